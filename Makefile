@@ -23,12 +23,12 @@ export RUSTUP_TOOLCHAIN := stable
 endif
 # random tests use this seed; to use another one: make test SEED=1
 SEED ?= 7143
-QUICK := tests/wording tests/tools tests/tables tests/analysis tests/outputs tests/plots tests/report tests/watch tests/cli
+QUICK := tests/wording tests/tools tests/tables tests/measure tests/model tests/fit tests/taps tests/relate tests/events tests/findings tests/compare tests/show tests/plots tests/report tests/watch tests/cli
 # what takes seconds there: simulations, browsers, whole plots
-SLOW := analysis/measures/test_budget_truth analysis/measures/test_budget_cases analysis/model/test_model_simulated \
+SLOW := measure/test_budget_truth measure/test_budget_cases model/test_model_simulated \
 	cli/test_plot_command plots/test_plots tools/test_demo report/test_report report/test_report_browser tables/test_conversation \
-	tables/test_synthetic tables/test_senders watch/test_prometheus watch/test_watch watch/test_watch_cli analysis/comparison/test_diff \
-	analysis/findings/test_diagnosis_captures analysis/findings/test_gains report/test_report_tables
+	tables/test_synthetic tables/test_senders watch/test_prometheus watch/test_watch watch/test_watch_cli compare/test_diff \
+	findings/test_diagnosis_captures findings/test_gains report/test_report_tables
 # initiators and targets of others, which answer in seconds
 WAITING := $(addprefix tests/lab/,test_initiator_against_servers.py test_target_against_initiators.py test_lab_peers.py)
 export PROPTEST_RNG_SEED := $(SEED)
@@ -54,7 +54,7 @@ build: build/build.stamp ## compile the Rust core (release) and install the pack
 demo: build/build.stamp ## simulate a WAN; analyse it and the sample captures; write a report
 	@$(BIN)/python -m tools.demo
 
-# a path, or a test: make test T=tests/analysis
+# a path, or a test: make test T=tests/findings
 T ?=
 ifeq ($(T),)
 test: test-rust test-python ## run all tests; T=PATH runs only the tests of a file or folder

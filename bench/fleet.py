@@ -33,7 +33,7 @@ from pathlib import Path
 
 from bench.generate import RECORD_BYTES, random_io, sequential_reads, write
 from bench.process import FOLDER, machine, used
-from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.findings import NEEDED
 from iscsitrace.fleet.captures import Tap
 from iscsitrace.fleet.local_pool import LocalPool
 from iscsitrace.fleet.run import TABLES, run
@@ -52,7 +52,7 @@ EXPORT = """
 import json, sys, tempfile, time
 import pyarrow.parquet
 import iscsitrace
-from iscsitrace.outputs.export import export
+from iscsitrace.show.export import export
 from iscsitrace.tables.schema import DEFAULT_TABLES
 started, used = time.perf_counter(), time.process_time()
 for file in sys.argv[1:]:

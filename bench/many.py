@@ -30,7 +30,7 @@ GROWTH = (100, 300, 1000, 3000, 10_000)
 PASS = """
 import sys
 import iscsitrace
-from iscsitrace.analysis import findings
+from iscsitrace import findings
 iscsitrace.read(sys.argv[1], tables=findings.NEEDED if sys.argv[2] == "tables" else ())
 """
 

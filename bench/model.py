@@ -15,12 +15,12 @@ from math import ceil
 from typing import Any
 
 from bench.process import machine
-from iscsitrace.analysis.model.bounds import loss_window_bytes
-from iscsitrace.analysis.model.bursts import first_burst_bytes
-from iscsitrace.analysis.model.prediction import grid, predict
-from iscsitrace.analysis.model.setting import Prediction, Setting, Solicitation
-from iscsitrace.analysis.model.transfer import BASIC_HEADER_BYTES, rate_of_line
 from iscsitrace.lab import traffic
+from iscsitrace.model.bounds import loss_window_bytes
+from iscsitrace.model.bursts import first_burst_bytes
+from iscsitrace.model.prediction import grid, predict
+from iscsitrace.model.setting import Prediction, Setting, Solicitation
+from iscsitrace.model.transfer import BASIC_HEADER_BYTES, rate_of_line
 
 MS = 1_000_000
 RATE_BPS = 320_000_000

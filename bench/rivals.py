@@ -14,9 +14,9 @@ from dataclasses import replace
 
 from bench.model import MS, PLAIN, outcome
 from bench.process import machine
-from iscsitrace.analysis.model.prediction import grid
-from iscsitrace.analysis.model.rivals import RIVALS
-from iscsitrace.analysis.model.setting import Setting
+from iscsitrace.model.prediction import grid
+from iscsitrace.model.rivals import RIVALS
+from iscsitrace.model.setting import Setting
 
 _KIB = 1 << 10
 _FAR = (4 * MS, 16 * MS)

@@ -36,9 +36,9 @@ TARGET_PORT = 3260
 TABLES = """
 import json, sys, time
 import iscsitrace
-from iscsitrace.analysis.findings import NEEDED as DIAGNOSE
-from iscsitrace.analysis.taps.inputs import read_inputs
-from iscsitrace.analysis.taps.reading import NEEDED as JOIN
+from iscsitrace.findings import NEEDED as DIAGNOSE
+from iscsitrace.taps.inputs import read_inputs
+from iscsitrace.taps.reading import NEEDED as JOIN
 tables = {"none": (), "join": JOIN, "diagnose": (*JOIN, *DIAGNOSE)}[sys.argv[1]]
 started = time.perf_counter()
 """

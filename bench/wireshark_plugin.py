@@ -20,7 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import iscsitrace
-from iscsitrace.analysis.comparison.second_opinion import compare
+from iscsitrace.compare.second_opinion import compare
 from iscsitrace.wireshark import dissect as wireshark
 from tests.support.recordings import recorded_captures
 from tests.support.wireshark_plugin import PLUGIN, differences, expected, shown

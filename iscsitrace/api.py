@@ -54,7 +54,7 @@ class Trace(passes.Trace):
         """The table with this name. InputInvalid for an unknown name, or for a table not requested."""
         if name not in DERIVED_TABLES:
             return super().table(name)
-        from iscsitrace.analysis.groups import derived
+        from iscsitrace.events import derived
 
         return derived.table(self, name)
 
@@ -123,7 +123,7 @@ def of_pass(names: Iterable[str]) -> list[str]:
     named = list(names)
     if DERIVED_TABLES.keys().isdisjoint(named):
         return named
-    from iscsitrace.analysis.groups import derived
+    from iscsitrace.events import derived
 
     return derived.of_pass(named)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from iscsitrace.analysis.taps import reading
 from iscsitrace.api import Trace, of_pass
 from iscsitrace.tables.trace import Source
+from iscsitrace.taps import reading
 
 
 class TappedTrace(Trace, reading.TappedTrace):

@@ -2151,7 +2151,7 @@ end)()
 
 local waits = (function()
 -- How long each command waited: its latency, or, without a status, the least time for which it was in flight; and the
--- percentiles of these times. The rule is that of iscsitrace/analysis/measures/waits.py.
+-- percentiles of these times. The rule is that of iscsitrace/measure/waits.py.
 --
 -- Never reads a packet. Provides `wait_of`, `latencies` and `percentile`.
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import iscsitrace
-from iscsitrace.analysis.diagnosis.examination import examine
-from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.measures import distribution, throughput, waits
 from iscsitrace.cli import main as iscsitrace_command
+from iscsitrace.diagnosis.examination import examine
+from iscsitrace.findings import NEEDED
 from iscsitrace.lab import simulation
-from iscsitrace.outputs.terminal import show_heading, show_line, show_table
+from iscsitrace.measure import distribution, throughput, waits
+from iscsitrace.show.terminal import show_heading, show_line, show_table
 from iscsitrace.wording import cells
 
 ROOT = Path(__file__).resolve().parents[1]

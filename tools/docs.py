@@ -18,15 +18,15 @@ from types import ModuleType
 
 import click
 
-from iscsitrace.analysis.diagnosis.registry import FAMILIES, PROBLEMS
-from iscsitrace.analysis.findings.finding import Problem
-from iscsitrace.analysis.findings.thresholds import WARNING
-from iscsitrace.analysis.groups.jobs import streams, together
-from iscsitrace.analysis.measures import nops
-from iscsitrace.analysis.session import gain, system_calls, workload
 from iscsitrace.cli import COMMANDS, main
 from iscsitrace.cli.sections import section_of
 from iscsitrace.cli.traffic.settings_command import value_name
+from iscsitrace.diagnosis.registry import FAMILIES, PROBLEMS
+from iscsitrace.findings.finding import Problem
+from iscsitrace.findings.thresholds import WARNING
+from iscsitrace.fit import gain
+from iscsitrace.measure import nops, system_calls, workload
+from iscsitrace.relate.jobs import streams, together
 from iscsitrace.tables.schema import (
     CATEGORIES,
     DATASET_TABLES,
@@ -288,7 +288,7 @@ of the largest size and a rest, repeated; or sequential commands that are issued
 
 def diagnosis_page() -> str:
     """docs/diagnosis.md."""
-    lines = ["# Diagnosis", "", _generated("`iscsitrace/analysis/findings/`"), *_DIAGNOSIS.splitlines(), ""]
+    lines = ["# Diagnosis", "", _generated("`iscsitrace/findings/`"), *_DIAGNOSIS.splitlines(), ""]
     lines += ["## Findings", ""]
     for problem in sorted(PROBLEMS.values(), key=lambda each: (_RANKS.index(each.rank), each.name)):
         lines += _problem(problem)

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import iscsitrace
-from iscsitrace.outputs import sidecar
+from iscsitrace.show import sidecar
 
 WIDTH, HEIGHT = 1720, 900
 _SHOWN = "iscsi || iscsitrace.loss_class"

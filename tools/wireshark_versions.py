@@ -26,8 +26,8 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "wireshark"
 SUITES = ("trixie", "unstable")
 TESTS = (
-    *("tests/plugins", "tests/wireshark", "tests/outputs/test_sidecar.py"),
-    *("tests/analysis/comparison/test_second_opinion.py", "tests/analysis/groups/test_events_of_captures.py"),
+    *("tests/plugins", "tests/wireshark", "tests/show/test_sidecar.py"),
+    *("tests/compare/test_second_opinion.py", "tests/events/test_events_of_captures.py"),
 )
 """Folders and files with tests that run tshark on captures."""
 _SELECTED = "not needs_root and not needs_peers and not needs_guests"

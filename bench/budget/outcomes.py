@@ -9,7 +9,7 @@ import iscsitrace
 from bench.budget import link
 from bench.budget.cases import EQUAL_POINTS, LINE, Case, largest, limiters
 from bench.budget.runs import Made
-from iscsitrace.analysis.measures import budget
+from iscsitrace.measure import budget
 
 
 @dataclass(frozen=True)

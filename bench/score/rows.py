@@ -15,11 +15,11 @@ from typing import Any, Final
 import iscsitrace
 from bench.score.known import RunKnown, SenderKnown
 from bench.senders import TABLES, errors, estimates, resent_count
-from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.taps.reading import TappedTrace, read_taps
 from iscsitrace.api import Trace as ApiTrace
 from iscsitrace.errors import InputInvalid
+from iscsitrace.findings import NEEDED
 from iscsitrace.tables.trace import Trace
+from iscsitrace.taps.reading import TappedTrace, read_taps
 
 BOTH: Final = "both"
 Row = dict[str, str]

@@ -24,8 +24,8 @@ from iscsitrace.cli.units import Moment, When
 from iscsitrace.errors import InputInvalid
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.taps.inputs import Inputs
     from iscsitrace.tables.trace import Trace
+    from iscsitrace.taps.inputs import Inputs
 
 _PATIENCE_S = 0.5
 _CAPTURE_NAME = re.compile(r"[^.].*\.(pcap|pcapng|cap)(\.(gz|zst|lz4))?", re.IGNORECASE)
@@ -132,7 +132,7 @@ class CaptureInput:
         return trace
 
     def _read_several(self, tables: Iterable[str], options: dict[str, Any]) -> Inputs:
-        from iscsitrace.analysis.taps.inputs import read_inputs
+        from iscsitrace.taps.inputs import read_inputs
 
         named: dict[str, list[str]] = {}
         for name, source in zip(self.tap_names, self.sources, strict=False):

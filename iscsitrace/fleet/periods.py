@@ -8,13 +8,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.groups import derived
-from iscsitrace.analysis.measures import busy
-from iscsitrace.analysis.measures.budget import is_of_session
-from iscsitrace.analysis.measures.data_commands import is_data_command
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.diagnosis.examination import Diagnosis, examine
+from iscsitrace.events import derived
+from iscsitrace.findings.finding import Finding
+from iscsitrace.measure import busy
+from iscsitrace.measure.budget import is_of_session
+from iscsitrace.measure.data_commands import is_data_command
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct
 from iscsitrace.tables.ring_pass import Period
 from iscsitrace.tables.schema import CATEGORIES, DATASET_TABLES

@@ -7,7 +7,7 @@ from functools import cache
 
 from jinja2 import Environment, Template
 
-from iscsitrace.outputs.document import Section
+from iscsitrace.show.document import Section
 
 _SECTIONS = """\
 {% macro grid(each) %}

@@ -10,12 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from iscsitrace.analysis.findings import NEEDED as DIAGNOSIS_NEEDED
 from iscsitrace.errors import InputInvalid
+from iscsitrace.findings import NEEDED as DIAGNOSIS_NEEDED
 from iscsitrace.notebook import html
-from iscsitrace.outputs import files, inputs
-from iscsitrace.outputs.document import Section, table
-from iscsitrace.outputs.terminal import show
+from iscsitrace.show import files, inputs
+from iscsitrace.show.document import Section, table
+from iscsitrace.show.terminal import show
 from iscsitrace.tables.preview import ROWS
 from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
 from iscsitrace.tables.trace import Trace
@@ -23,8 +23,8 @@ from iscsitrace.wording import cells
 from iscsitrace.wording.amounts import count, percent, time
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.diagnosis.examination import Diagnosis
-    from iscsitrace.analysis.fit.points import Fit
+    from iscsitrace.diagnosis.examination import Diagnosis
+    from iscsitrace.fit.points import Fit
     from iscsitrace.plots.kind import Drawing
     from iscsitrace.plots.subject import Subject
 
@@ -121,9 +121,9 @@ _TOP = 20
 
 def diagnose(trace: Trace, sessions: Sequence[int] = ()) -> Diagnosed:
     """See Trace.diagnose."""
-    from iscsitrace.analysis.diagnosis.examination import examine
-    from iscsitrace.outputs import diagnose as reporter
-    from iscsitrace.outputs.shown import Choice
+    from iscsitrace.diagnosis.examination import examine
+    from iscsitrace.show import diagnose as reporter
+    from iscsitrace.show.shown import Choice
 
     whole = trace.with_tables(DIAGNOSIS_NEEDED)
     diagnosis = examine(whole.table, tap_of=whole.tap_of)
@@ -148,9 +148,9 @@ def plot(trace: Trace, kind: str, **zoom: Any) -> Picture:
 
 def fit(trace: Trace, operation: str | None = None) -> Fitted:
     """See Trace.fit."""
-    from iscsitrace.analysis.fit import regression, rivalry, steady
-    from iscsitrace.analysis.fit.points import of_operation
-    from iscsitrace.outputs import model_fit
+    from iscsitrace.fit import regression, rivalry, steady
+    from iscsitrace.fit.points import of_operation
+    from iscsitrace.show import model_fit
 
     whole = trace.with_tables(steady.NEEDED)
     found = steady.survey(whole.table, _name(whole))

@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.groups.jobs.streams import Job
-from iscsitrace.analysis.measures.data_commands import is_data_command
-from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.measures.waits import Waits
+from iscsitrace.measure.data_commands import is_data_command
+from iscsitrace.measure.waits import Waits
 from iscsitrace.plots.marks import Array
 from iscsitrace.plots.view import Zoom
+from iscsitrace.relate.jobs.streams import Job
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 
 _AROUND: Final = 0.6

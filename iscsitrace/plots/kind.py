@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 
 from matplotlib.figure import Figure
 
-from iscsitrace.analysis.groups import derived, events
-from iscsitrace.analysis.measures import waits
-from iscsitrace.analysis.taps.reading import TappedTrace
+from iscsitrace import events
+from iscsitrace.events import derived
+from iscsitrace.measure import waits
 from iscsitrace.plots import style, timeline, view
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.examples import Examples
@@ -19,6 +19,7 @@ from iscsitrace.plots.scales import duration
 from iscsitrace.plots.timeline import Timeline
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.trace import Trace
+from iscsitrace.taps.reading import TappedTrace
 
 _Curves = TypeVar("_Curves")
 

@@ -13,16 +13,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.analysis.measures import tap_position
-from iscsitrace.analysis.measures.budget import PARTS, over_time, rows_of
-from iscsitrace.analysis.measures.data_commands import is_data_command
-from iscsitrace.analysis.measures.waits import Waits
-from iscsitrace.analysis.taps.crossings import NOT_SEEN, Between, Crossings
 from iscsitrace.errors import InputInvalid
+from iscsitrace.measure import tap_position
+from iscsitrace.measure.budget import PARTS, over_time, rows_of
+from iscsitrace.measure.data_commands import is_data_command
+from iscsitrace.measure.waits import Waits
 from iscsitrace.plots.marks import Array
 from iscsitrace.plots.view import View, seen_cycles
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
+from iscsitrace.taps.crossings import NOT_SEEN, Between, Crossings
 
 Span = tuple[int, int]
 Times = tuple[int | None, ...]

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.model.uncertainty import ALIKE, Place
-from iscsitrace.analysis.model.what_if import PARAMETERS, Answer
+from iscsitrace.model.setting import Setting
+from iscsitrace.model.uncertainty import ALIKE, Place
+from iscsitrace.model.what_if import PARAMETERS, Answer
 
 Array = NDArray[np.float64]
 

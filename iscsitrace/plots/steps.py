@@ -16,8 +16,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from iscsitrace.analysis.measures.budget import PARTS
-from iscsitrace.analysis.measures.data_commands import is_data_command
+from iscsitrace.measure.budget import PARTS
+from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.plots.decimation import even_edges
 from iscsitrace.plots.marks import Array, Spans
 from iscsitrace.plots.view import View, ends_ns

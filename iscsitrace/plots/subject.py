@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from iscsitrace.analysis.measures import tap_position as tap
+from iscsitrace.measure import tap_position as tap
 from iscsitrace.plots.view import View
 from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.table import Table

@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.fit.paid import Paid
-from iscsitrace.analysis.fit.points import Fit
-from iscsitrace.analysis.fit.sweep import Sweep
-from iscsitrace.analysis.model.prediction import predict
-from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.model.uncertainty import predict_with
 from iscsitrace.errors import InputInvalid
+from iscsitrace.fit.paid import Paid
+from iscsitrace.fit.points import Fit
+from iscsitrace.fit.sweep import Sweep
+from iscsitrace.model.prediction import predict
+from iscsitrace.model.setting import Setting
+from iscsitrace.model.uncertainty import predict_with
 from iscsitrace.plots.model_curves import Curve, MeasuredMarks, ModelCurves, axis_of, label_of, text_of
 
 Array = NDArray[np.float64]

@@ -12,12 +12,12 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.transforms import Bbox
 
-from iscsitrace.analysis.groups.events import selection
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.events import selection
 from iscsitrace.plots import style
 from iscsitrace.plots.marks import Array, Spans
 from iscsitrace.plots.scales import TIME, TimeAxis
 from iscsitrace.plots.view import View
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 from iscsitrace.wording.event_kinds import DATA_LOSS, ERROR, INFO, WARNING

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from iscsitrace.analysis.measures.data_commands import is_data_command
 from iscsitrace.errors import InputInvalid
+from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.plots.marks import Array
 from iscsitrace.tables.table import Table
 

@@ -8,21 +8,21 @@ from typing import Final
 
 import numpy as np
 
-from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
-from iscsitrace.analysis.diagnosis.headline import NONE, TOO_SHORT, Verdict
-from iscsitrace.analysis.findings import NEEDED
-from iscsitrace.analysis.taps.reading import TappedTrace
+from iscsitrace.diagnosis.examination import Diagnosis, examine
+from iscsitrace.diagnosis.headline import NONE, TOO_SHORT, Verdict
 from iscsitrace.errors import InputInvalid
-from iscsitrace.outputs import verdict_groups
-from iscsitrace.outputs.document import Grid, Section, limited
-from iscsitrace.outputs.remedies import Remedies
-from iscsitrace.outputs.shown import HEADLINES
+from iscsitrace.findings import NEEDED
 from iscsitrace.plots import inline
 from iscsitrace.report import chapters, figures, heat, modelled, places, sections
 from iscsitrace.report import subject as subjects
 from iscsitrace.report.document import Document
 from iscsitrace.report.subject import Subject
+from iscsitrace.show import verdict_groups
+from iscsitrace.show.document import Grid, Section, limited
+from iscsitrace.show.remedies import Remedies
+from iscsitrace.show.shown import HEADLINES
 from iscsitrace.tables.trace import Trace
+from iscsitrace.taps.reading import TappedTrace
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 

@@ -6,20 +6,19 @@ from typing import Any
 
 import numpy as np
 
-from iscsitrace.analysis.diagnosis.opinions import Opinion
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.measures import tap_position as tap
-from iscsitrace.analysis.measures import waits
-from iscsitrace.analysis.measures.budget import Budget
-from iscsitrace.analysis.measures.distribution import PERCENTILES, is_bound
-from iscsitrace.analysis.measures.throughput import measure
-from iscsitrace.analysis.session import line, path, workload
-from iscsitrace.outputs.document import Grid
-from iscsitrace.outputs.remedies import Remedies
+from iscsitrace.diagnosis.opinions import Opinion
+from iscsitrace.findings.finding import Finding
+from iscsitrace.measure import line, path, waits, workload
+from iscsitrace.measure import tap_position as tap
+from iscsitrace.measure.budget import Budget
+from iscsitrace.measure.distribution import PERCENTILES, is_bound
+from iscsitrace.measure.throughput import measure
 from iscsitrace.report import failure, places
 from iscsitrace.report import subject as subjects
 from iscsitrace.report.document import Chapter, Fact, FoundProblem, Part, Step
 from iscsitrace.report.subject import Subject
+from iscsitrace.show.document import Grid
+from iscsitrace.show.remedies import Remedies
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording

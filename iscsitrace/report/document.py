@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from iscsitrace.outputs.document import Grid, Section
+from iscsitrace.show.document import Grid, Section
 from iscsitrace.wording import amounts
 from iscsitrace.wording.sentences import capital
 

@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.findings.history import listed
-from iscsitrace.analysis.findings.statuses import in_words
-from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
-from iscsitrace.analysis.measures import waits
-from iscsitrace.analysis.measures.data_commands import is_data_command
-from iscsitrace.analysis.measures.intervals import Span
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.findings.finding import Finding
+from iscsitrace.findings.history import listed
+from iscsitrace.findings.statuses import in_words
+from iscsitrace.measure import waits
+from iscsitrace.measure.data_commands import is_data_command
+from iscsitrace.measure.intervals import Span
+from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.report.document import Fact
 from iscsitrace.report.subject import Subject
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording

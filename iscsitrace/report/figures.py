@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from iscsitrace.analysis.groups.jobs.streams import Job
-from iscsitrace.analysis.measures import waits
 from iscsitrace.errors import InputInvalid
+from iscsitrace.measure import waits
 from iscsitrace.plots import examples, inline, kinds, style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.view import Zoom
+from iscsitrace.relate.jobs.streams import Job
 from iscsitrace.report.document import Picture
 from iscsitrace.tables.trace import Trace
 

@@ -12,9 +12,9 @@ from iscsitrace.fleet import broken as failures
 from iscsitrace.fleet.broken import Broken
 from iscsitrace.fleet.sql import Database
 from iscsitrace.fleet.top import top
-from iscsitrace.outputs import fleet_top
-from iscsitrace.outputs.document import Grid, Section, limited, table
 from iscsitrace.report.document import Document, Fact, Outcome
+from iscsitrace.show import fleet_top
+from iscsitrace.show.document import Grid, Section, limited, table
 from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.sentences import capital

@@ -11,14 +11,14 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.diagnosis.examination import Diagnosis
-from iscsitrace.analysis.groups import volumes
-from iscsitrace.analysis.groups.volumes import Volume
-from iscsitrace.analysis.measures import waits
-from iscsitrace.analysis.measures.data_commands import is_data_command
-from iscsitrace.analysis.measures.intervals import Span, covered_until
-from iscsitrace.outputs.document import more_rows
+from iscsitrace.diagnosis.examination import Diagnosis
+from iscsitrace.measure import waits
+from iscsitrace.measure.data_commands import is_data_command
+from iscsitrace.measure.intervals import Span, covered_until
+from iscsitrace.relate import volumes
+from iscsitrace.relate.volumes import Volume
 from iscsitrace.report.document import HeatCell, HeatMap, HeatRow
+from iscsitrace.show.document import more_rows
 from iscsitrace.tables.table import Source
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts, cells

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from iscsitrace.analysis.groups.mirrors import tables
-from iscsitrace.analysis.groups.mirrors.account import WORDS, Account
-from iscsitrace.outputs.document import Grid, Section
+from iscsitrace.relate.mirrors import tables
+from iscsitrace.relate.mirrors.account import WORDS, Account
+from iscsitrace.show.document import Grid, Section
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells

@@ -7,22 +7,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from iscsitrace.analysis.findings.acknowledgments import STATUS_IN_DATA
-from iscsitrace.analysis.findings.concurrency import queue_depth
-from iscsitrace.analysis.findings.distance import blocks
-from iscsitrace.analysis.findings.line import TWICE_AS_FAST
-from iscsitrace.analysis.findings.transport import NO_LOSSES
-from iscsitrace.analysis.findings.writes import MAX_BURST_BYTES
-from iscsitrace.analysis.fit.points import REASONS, Fit, Point, of_operation
-from iscsitrace.analysis.fit.regression import fit
-from iscsitrace.analysis.fit.steady import NEEDED, survey
-from iscsitrace.analysis.model.estimate import Estimate
-from iscsitrace.analysis.session import gain
-from iscsitrace.analysis.session.gain import OF_A_CONNECTION, OF_R2TS, Change, WhatIf
-from iscsitrace.analysis.session.grouping import Grouping
-from iscsitrace.analysis.session.situation import Situation
-from iscsitrace.outputs.document import Grid
+from iscsitrace.findings.acknowledgments import STATUS_IN_DATA
+from iscsitrace.findings.concurrency import queue_depth
+from iscsitrace.findings.distance import blocks
+from iscsitrace.findings.line import TWICE_AS_FAST
+from iscsitrace.findings.transport import NO_LOSSES
+from iscsitrace.findings.writes import MAX_BURST_BYTES
+from iscsitrace.fit import gain
+from iscsitrace.fit.gain import OF_A_CONNECTION, OF_R2TS, Change, WhatIf
+from iscsitrace.fit.points import REASONS, Fit, Point, of_operation
+from iscsitrace.fit.regression import fit
+from iscsitrace.fit.situation import Situation
+from iscsitrace.fit.steady import NEEDED, survey
+from iscsitrace.measure.grouping import Grouping
+from iscsitrace.model.estimate import Estimate
 from iscsitrace.report.document import Model
+from iscsitrace.show.document import Grid
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells

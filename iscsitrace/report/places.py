@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from iscsitrace.analysis.taps import places
-from iscsitrace.analysis.taps.places import Place, Verdict
-from iscsitrace.analysis.taps.reading import TappedTrace
-from iscsitrace.outputs import places as words
-from iscsitrace.outputs.document import Section
 from iscsitrace.plots import inline
 from iscsitrace.report import figures
 from iscsitrace.report.document import ByPlace, FoundProblem, Part
 from iscsitrace.report.subject import Subject
+from iscsitrace.show import places as words
+from iscsitrace.show.document import Section
 from iscsitrace.tables.trace import Trace
+from iscsitrace.taps import places
+from iscsitrace.taps.places import Place, Verdict
+from iscsitrace.taps.reading import TappedTrace
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.sentences import sentence

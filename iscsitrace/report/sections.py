@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from iscsitrace.analysis.groups.loads import Loads
-from iscsitrace.analysis.groups.mirrors.account import Account
-from iscsitrace.analysis.measures import capture_health as health
-from iscsitrace.analysis.measures import operations, waits
-from iscsitrace.analysis.measures.parameters import negotiated
-from iscsitrace.analysis.measures.selection import display_filter
-from iscsitrace.outputs import latencies, loads
-from iscsitrace.outputs.document import Grid, Section, limited
+from iscsitrace.measure import capture_health as health
+from iscsitrace.measure import operations, waits
+from iscsitrace.measure.parameters import negotiated
+from iscsitrace.measure.selection import display_filter
+from iscsitrace.relate.loads import Loads
+from iscsitrace.relate.mirrors.account import Account
 from iscsitrace.report import mirrors
 from iscsitrace.report.subject import Subject
+from iscsitrace.show import latencies, loads
+from iscsitrace.show.document import Grid, Section, limited
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import cells
 

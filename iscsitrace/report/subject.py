@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from iscsitrace.analysis.diagnosis.headline import Headline
-from iscsitrace.analysis.diagnosis.opinions import Opinion, StoryOpinion
-from iscsitrace.analysis.findings.finding import Finding, in_order
-from iscsitrace.analysis.measures import budget
-from iscsitrace.analysis.measures.budget import Budget
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.diagnosis.headline import Headline
+from iscsitrace.diagnosis.opinions import Opinion, StoryOpinion
+from iscsitrace.findings.finding import Finding, in_order
+from iscsitrace.measure import budget
+from iscsitrace.measure.budget import Budget
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import iscsitrace
-from iscsitrace.analysis.fit.rivalry import compare
-from iscsitrace.analysis.fit.sweep import Sweep
-from iscsitrace.outputs import rivals
-from iscsitrace.outputs import sweep as tables
-from iscsitrace.outputs.document import Grid, Section, table
+from iscsitrace.fit.rivalry import compare
+from iscsitrace.fit.sweep import Sweep
 from iscsitrace.plots import inline, model, style
 from iscsitrace.plots import sweep as curves
 from iscsitrace.plots.model_curves import ModelCurves, label_of
 from iscsitrace.report.document import Document, Fact, Outcome, Picture
+from iscsitrace.show import rivals
+from iscsitrace.show import sweep as tables
+from iscsitrace.show.document import Grid, Section, table
 from iscsitrace.wording import amounts, cells
 
 _READ: Final = (

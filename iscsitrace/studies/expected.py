@@ -21,12 +21,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from iscsitrace.analysis.model.calls import of_session
-from iscsitrace.analysis.model.prediction import predict
-from iscsitrace.analysis.model.setting import CONGESTION_CONTROLS, Leg, Prediction, Setting, Solicitation
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.lab.settings.kinds import Value
+from iscsitrace.model.calls import of_session
+from iscsitrace.model.prediction import predict
+from iscsitrace.model.setting import CONGESTION_CONTROLS, Leg, Prediction, Setting, Solicitation
 
 _ETHERNET_BYTES: Final = 14
 _HEADERS_BYTES: Final = {False: 40, True: 60}

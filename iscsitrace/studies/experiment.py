@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from iscsitrace.analysis.fit import regression
-from iscsitrace.analysis.fit.points import Point as SteadyPoint
 from iscsitrace.errors import InputInvalid, OutputExists
+from iscsitrace.fit import regression
+from iscsitrace.fit.points import Point as SteadyPoint
 from iscsitrace.lab.namespaces import require_root
 from iscsitrace.studies import figures, repeats, results, runner, verdicts
 from iscsitrace.studies.definition import ENDING, Definition

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import iscsitrace
-from iscsitrace.outputs.files import written_aside
 from iscsitrace.plots import budget_bars, courses, experiment, footer, kinds, style, subject, view
 from iscsitrace.plots import ladder_columns as ladder_curves
 from iscsitrace.plots.courses import CourseLine
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kinds import ladder
+from iscsitrace.show.files import written_aside
 from iscsitrace.studies import charts, from_truth, repeats
 from iscsitrace.studies.definition import (
     ARM,

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import iscsitrace
-from iscsitrace.analysis.fit import regression as fit
-from iscsitrace.analysis.fit import steady
-from iscsitrace.analysis.measures import budget, busy
 from iscsitrace.errors import InputInvalid
+from iscsitrace.fit import regression as fit
+from iscsitrace.fit import steady
 from iscsitrace.lab.settings.kinds import Value
 from iscsitrace.lab.settings.structs import call_bytes, copy_count, is_tuned, queue_depth
+from iscsitrace.measure import budget, busy
 from iscsitrace.studies import from_truth
 from iscsitrace.studies.points import WarmUp
 from iscsitrace.tables.table import Table

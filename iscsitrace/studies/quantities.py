@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from iscsitrace.analysis.fit.points import Point as SteadyPoint
+from iscsitrace.fit.points import Point as SteadyPoint
 from iscsitrace.studies.from_truth import Course, Stream
 from iscsitrace.wording.cells import NOTHING
 

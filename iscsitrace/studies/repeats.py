@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.analysis.fit.robust import student_975
+from iscsitrace.fit.robust import student_975
 from iscsitrace.studies.definition import Definition, Published
 from iscsitrace.studies.definition_settings import Place, Written
 from iscsitrace.studies.quantities import IDLE_OF_SOCKET, QUANTITIES, SCATTER, PointResult

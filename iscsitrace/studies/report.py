@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from iscsitrace.outputs.document import Section
 from iscsitrace.plots import inline, style
 from iscsitrace.report.document import Document, Fact, Outcome, Picture
+from iscsitrace.show.document import Section
 from iscsitrace.studies import figures, records, repeats, results, tables, verdicts
 from iscsitrace.studies.definition import ENDING, GUESTS, WORLDS, Definition, load
 from iscsitrace.studies.points import of_experiment

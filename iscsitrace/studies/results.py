@@ -24,7 +24,7 @@ import numpy as np
 
 import iscsitrace
 from iscsitrace.errors import InputInvalid
-from iscsitrace.outputs.files import written_aside
+from iscsitrace.show.files import written_aside
 from iscsitrace.studies.definition import WORLDS
 from iscsitrace.studies.points import Point
 from iscsitrace.studies.quantities import PointResult, columns

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from iscsitrace.lab.settings import structs
-from iscsitrace.outputs.document import Grid
-from iscsitrace.outputs.terminal import show_heading, show_line, show_table
+from iscsitrace.show.document import Grid
+from iscsitrace.show.terminal import show_heading, show_line, show_table
 from iscsitrace.studies import expected, repeats, verdicts
 from iscsitrace.studies.definition import WORLDS
 from iscsitrace.studies.quantities import EFFICIENCY, QUANTITIES, SEARCH, STREAMS, Quantity

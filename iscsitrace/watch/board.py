@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from iscsitrace.analysis.diagnosis.headline import Headline
-from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.diagnosis.headline import Headline
+from iscsitrace.measure.budget import PARTS, Budget
 from iscsitrace.watch.choice import Choice, sorted_lines
 from iscsitrace.watch.columns import COLUMNS, clock, count, latency, milliseconds, percentile, rate, size
 from iscsitrace.watch.figures import CAUSES, Line

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from iscsitrace.analysis.measures.distribution import is_bound
+from iscsitrace.measure.distribution import is_bound
 from iscsitrace.wording.cells import percent
 
 

@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures import throughput
-from iscsitrace.analysis.measures.budget import Budget
-from iscsitrace.analysis.measures.distribution import NO_VALUES, PERCENTILES, named, percentiles, rank
-from iscsitrace.analysis.measures.throughput import NANOSECONDS
-from iscsitrace.analysis.measures.waits import UNKNOWN, Waits, slowest
+from iscsitrace.measure import throughput
+from iscsitrace.measure.budget import Budget
+from iscsitrace.measure.distribution import NO_VALUES, PERCENTILES, named, percentiles, rank
+from iscsitrace.measure.throughput import NANOSECONDS
+from iscsitrace.measure.waits import UNKNOWN, Waits, slowest
 from iscsitrace.tables.numbers import sums_of
 from iscsitrace.tables.table import Table
 from iscsitrace.watch.hangs import NO_HANG, Hang

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.analysis.diagnosis.examination import examine
-from iscsitrace.analysis.diagnosis.headline import Headline
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.diagnosis.examination import examine
+from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.tables.live_pass import SECOND_NS, Settings
 from iscsitrace.tables.memory import cycles_freed
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.analysis.groups.outages import OUTAGE_MIN_NS
+from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.wording import amounts as wording
 
 

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures import throughput
-from iscsitrace.analysis.measures.nulls import known
-from iscsitrace.analysis.measures.waits import Waits
+from iscsitrace.measure import throughput
+from iscsitrace.measure.waits import Waits
 from iscsitrace.tables.live_pass import SECOND_NS
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.watch.figures import CAUSES, Line
 from iscsitrace.wording import scsi_names

@@ -10,18 +10,18 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.diagnosis.headline import Headline
-from iscsitrace.analysis.measures import budget, waits
-from iscsitrace.analysis.measures import capture_health as health
-from iscsitrace.analysis.measures.running.distribution import Distribution
-from iscsitrace.analysis.measures.running.totals import Totals
-from iscsitrace.analysis.measures.waits import Waits
+from iscsitrace.diagnosis.headline import Headline
+from iscsitrace.measure import budget, waits
+from iscsitrace.measure import capture_health as health
+from iscsitrace.measure.waits import Waits
 from iscsitrace.tables.live_pass import Live, Pace, View
 from iscsitrace.tables.schema import SCHEMA_VERSION
+from iscsitrace.watch.distribution import Distribution
 from iscsitrace.watch.figures import NO_LOAD, NOTHING, Line, Load, Transport, load_of, loads_of, transports_of
 from iscsitrace.watch.findings import Findings, Found
 from iscsitrace.watch.hangs import NO_HANG, Hang, hang_of
 from iscsitrace.watch.meters import Meters
+from iscsitrace.watch.totals import Totals
 from iscsitrace.wording.cells import endpoint
 
 PATIENCE_S = 0.2

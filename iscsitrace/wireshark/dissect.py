@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 from xml.etree import ElementTree
 
-from iscsitrace.analysis.comparison.dissection import Dissection, Frame, ShownPdu
+from iscsitrace.compare.dissection import Dissection, Frame, ShownPdu
 from iscsitrace.errors import ExtraMissing, ToolMissing
 from iscsitrace.tables.trace import hide_secret
 

@@ -68,15 +68,15 @@ def test_twenty_mirrored_writes_are_printed_and_all_in_a_document(
 ) -> None:
     trace = {name: table(name) for name in ("connections", "sessions", "cycles")}
     read_as(SimpleNamespace(table=trace.__getitem__), monkeypatch)
-    monkeypatch.setattr("iscsitrace.analysis.groups.mirrors.account.of_trace", lambda _: [])
-    arguments = told("iscsitrace.analysis.groups.mirrors.tables.largest_skews", f"mirrors {options} a.pcap")
+    monkeypatch.setattr("iscsitrace.relate.mirrors.account.of_trace", lambda _: [])
+    arguments = told("iscsitrace.relate.mirrors.tables.largest_skews", f"mirrors {options} a.pcap")
     assert arguments[-1] == {"slower_ns": slower_ns, "top": top}
 
 
 def test_a_comparison_is_of_the_sessions_that_are_named(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CaptureInput, "read", lambda self, _: SimpleNamespace(table=self.sources))
-    monkeypatch.setattr("iscsitrace.analysis.comparison.sides.sides_of", lambda source: source)
-    name = "iscsitrace.analysis.comparison.matching.match"
+    monkeypatch.setattr("iscsitrace.compare.sides.sides_of", lambda source: source)
+    name = "iscsitrace.compare.matching.match"
     assert told(name, "diff a.pcap b.pcap") == (("a.pcap",), ("b.pcap",), None, None)
     named = told(name, "diff --session-b 0 --session-a 3 a.pcap -")
     assert named == (("a.pcap",), ("-",), 3, 0)
@@ -247,8 +247,8 @@ def test_a_world_is_shown_until_a_signal_and_its_links_logged(monkeypatch: pytes
 
     monkeypatch.setattr("iscsitrace.lab.real.up", up)
     monkeypatch.setattr("iscsitrace.lab.real_truth.of_links", lambda access, paths: {"links": [access, paths]})
-    monkeypatch.setattr("iscsitrace.outputs.run_results.show_hosts", shown.append)
-    monkeypatch.setattr("iscsitrace.outputs.run_results.show_all_links", shown.append)
+    monkeypatch.setattr("iscsitrace.show.run_results.show_hosts", shown.append)
+    monkeypatch.setattr("iscsitrace.show.run_results.show_all_links", shown.append)
     log = tmp_path / "log.json"
     assert run("lab", "up", "--seed", "3", "--log", log).exit_code == 0
     assert shown == [
@@ -308,7 +308,7 @@ def test_the_truth_of_a_target_has_no_secrets_and_the_peers_of_short_connections
 def test_a_target_samples_its_connections_only_for_a_truth(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     taken: list[Any] = []
     monkeypatch.setattr("iscsitrace.lab.tcp_samples.TcpSamples.take", lambda _, descriptors: taken.append(descriptors))
-    monkeypatch.setattr("iscsitrace.outputs.target_results.show", lambda _: None)
+    monkeypatch.setattr("iscsitrace.show.target_results.show", lambda _: None)
     stops: list[bool] = []
 
     def serve(_: Any, ready: Any, watch: Any, *, period_ns: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iscsitrace.cli import COMMANDS, main, options
-from iscsitrace.outputs import terminal
+from iscsitrace.show import terminal
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from tests.support import tables_by_hand as by_hand
@@ -425,10 +425,10 @@ def test_what_few_runs_need_is_loaded_only_then() -> None:
         result = subprocess.run(program, capture_output=True, text=True, check=True)
         return set(result.stdout.splitlines()[-1].split())
 
-    few = {"iscsitrace.analysis.groups.loads", "iscsitrace.analysis.taps.reading"}
+    few = {"iscsitrace.relate.loads", "iscsitrace.taps.reading"}
     assert not few & loaded("summary")
-    assert loaded("summary", "--by", "lun") & few == {"iscsitrace.analysis.groups.loads"}
-    assert "iscsitrace.analysis.taps.reading" not in loaded("diagnose")
+    assert loaded("summary", "--by", "lun") & few == {"iscsitrace.relate.loads"}
+    assert "iscsitrace.taps.reading" not in loaded("diagnose")
 
 
 def program(*arguments: str, cycle_factor: int = 1) -> list[str]:

@@ -12,9 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from iscsitrace.analysis.diagnosis.registry import PROBLEMS
 from iscsitrace.cli import main
 from iscsitrace.cli.read.diagnose import command
+from iscsitrace.diagnosis.registry import PROBLEMS
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import CATEGORIES, SCHEMA_VERSION
 from tests.support import tables_by_hand as by_hand
@@ -277,7 +277,7 @@ def test_an_unknown_finding_is_a_usage_error(diagnose: Diagnose) -> None:
 def test_the_help_points_to_the_names_and_imports_no_analysis() -> None:
     probe = (
         "import sys, atexit\n"
-        "heavy = {'numpy', 'iscsitrace._core', 'iscsitrace.analysis.diagnosis.registry'}\n"
+        "heavy = {'numpy', 'iscsitrace._core', 'iscsitrace.diagnosis.registry'}\n"
         "atexit.register(lambda: print(sorted(heavy & set(sys.modules))))\n"
         "sys.argv = ['iscsitrace', 'diagnose', '--help']\n"
         "from iscsitrace.cli import main; main()"

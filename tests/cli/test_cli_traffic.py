@@ -18,12 +18,12 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from iscsitrace.analysis.comparison import truth as truth_analysis
 from iscsitrace.cli import COMMANDS, GROUPS, main
 from iscsitrace.cli.traffic import experiment
+from iscsitrace.compare import truth as truth_analysis
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import traffic, truth_file
-from iscsitrace.outputs import run_progress
+from iscsitrace.show import run_progress
 from iscsitrace.wording.login_keys import LOGIN_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -323,7 +323,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Any:
         watcher = SimpleNamespace(live=live, document=lambda: document)
         monkeypatch.setattr("iscsitrace.watch.source.open_source", lambda *_, **__: nullcontext(watched))
         monkeypatch.setattr("iscsitrace.watch.watcher.Watcher", lambda *_, **__: watcher)
-        monkeypatch.setattr("iscsitrace.outputs.summary.sections_of_totals", lambda _: [])
+        monkeypatch.setattr("iscsitrace.show.summary.sections_of_totals", lambda _: [])
         monkeypatch.setattr(watch_command._Show, "on_screen", lambda _: done.append("screen"))
         monkeypatch.setattr(
             watch_command._Show, "as_lines", lambda _, is_json: done.append("json" if is_json else "lines")

@@ -14,11 +14,11 @@ from click.testing import CliRunner, Result
 from matplotlib.collections import PolyCollection
 from matplotlib.container import ErrorbarContainer
 
-from iscsitrace.analysis.fit.fitted import from_document
-from iscsitrace.analysis.model.estimate import Estimate
-from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.model.what_if import ask
 from iscsitrace.cli import main
+from iscsitrace.fit.fitted import from_document
+from iscsitrace.model.estimate import Estimate
+from iscsitrace.model.setting import Setting
+from iscsitrace.model.what_if import ask
 from iscsitrace.plots import model, style
 from iscsitrace.plots.model_curves import Curve, MeasuredMarks, ModelCurves, axis_of, of_answers
 

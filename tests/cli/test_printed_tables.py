@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.lab import traffic
-from iscsitrace.outputs import target_results
+from iscsitrace.show import target_results
 from tests.support.capture_file import read_records, write_delayed, write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.printed import UNITS, amounts, check_table, is_amount, label, percentage, shows, table

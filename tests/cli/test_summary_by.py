@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from iscsitrace.analysis.groups.attributes import NAMES
 from iscsitrace.cli import main
-from iscsitrace.outputs.loads import HEADINGS
+from iscsitrace.relate.attributes import NAMES
+from iscsitrace.show.loads import HEADINGS
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "guests"
 HUNG = str(VECTORS / "black-out-lio" / "initiator.pcapng.gz")

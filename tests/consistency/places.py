@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 
 from iscsitrace import Trace
-from iscsitrace.analysis.comparison import differences, matching, sides
-from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
-from iscsitrace.analysis.diagnosis.registry import PROBLEMS
-from iscsitrace.analysis.fit.points import of_operation
-from iscsitrace.analysis.fit.regression import fit
-from iscsitrace.analysis.fit.steady import survey
-from iscsitrace.analysis.measures.budget import PARTS
+from iscsitrace.compare import differences, matching, sides
+from iscsitrace.diagnosis.examination import Diagnosis, examine
+from iscsitrace.diagnosis.registry import PROBLEMS
 from iscsitrace.errors import InputInvalid
-from iscsitrace.outputs import diagnose, diff, summary
-from iscsitrace.outputs.document import Grid, Section
-from iscsitrace.outputs.shown import Choice
+from iscsitrace.fit.points import of_operation
+from iscsitrace.fit.regression import fit
+from iscsitrace.fit.steady import survey
+from iscsitrace.measure.budget import PARTS
 from iscsitrace.plots.kinds import budget
 from iscsitrace.plots.view import View
 from iscsitrace.report import captures
 from iscsitrace.report.document import Chapter
+from iscsitrace.show import diagnose, diff, summary
+from iscsitrace.show.document import Grid, Section
+from iscsitrace.show.shown import Choice
 from tests.consistency.said import Said, exact, in_words, printed
 from tests.consistency.sentences import numbers
 from tests.support.printed import label

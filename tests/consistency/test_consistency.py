@@ -17,8 +17,8 @@ from click.testing import CliRunner
 import iscsitrace
 from iscsitrace import Trace
 from iscsitrace.cli import main
-from iscsitrace.outputs import summary
 from iscsitrace.report import captures
+from iscsitrace.show import summary
 from tests.consistency import places
 from tests.consistency.said import contradictions
 from tests.support.recordings import SUFFIXES, captures_folder

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.comparison import sides
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.outputs import diagnose, summary
+from iscsitrace.compare import sides
+from iscsitrace.findings.finding import Finding
 from iscsitrace.report import chapters, modelled
 from iscsitrace.report.document import Fact
+from iscsitrace.show import diagnose, summary
 from tests.consistency import places
 from tests.consistency.said import Said, contradictions, exact, printed
 from tests.consistency.test_consistency import read, sample

@@ -13,9 +13,9 @@ import pytest
 
 import iscsitrace
 from iscsitrace import Trace
-from iscsitrace.analysis.diagnosis.examination import examine
-from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.diagnosis.examination import examine
 from iscsitrace.errors import InputInvalid
+from iscsitrace.findings import NEEDED
 from iscsitrace.fleet.captures import Tap
 from iscsitrace.fleet.run import TABLES, run
 from iscsitrace.fleet.sql import Database

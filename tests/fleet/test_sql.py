@@ -19,11 +19,11 @@ from click.testing import CliRunner
 
 import iscsitrace
 from iscsitrace import Trace
-from iscsitrace.analysis.measures import waits
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import top
 from iscsitrace.fleet.sql import Database
+from iscsitrace.measure import waits
 from iscsitrace.wording.command_status import command_status
 from iscsitrace.wording.status_classes import INFO
 from tests.support import rings

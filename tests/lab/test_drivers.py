@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from iscsitrace.cli import main
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import actors, traffic
-from iscsitrace.outputs import initiator_results
+from iscsitrace.show import initiator_results
 from iscsitrace.wording import amounts
 from tests.support.lab import needs_root
 from tests.support.programs import running

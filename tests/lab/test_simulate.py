@@ -16,8 +16,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 import iscsitrace
-from iscsitrace.analysis.comparison.agreement import Agreement, Tables, compare
 from iscsitrace.cli import main
+from iscsitrace.compare.agreement import Agreement, Tables, compare
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import simulation
 from iscsitrace.lab.run_files import capture_names

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from iscsitrace.analysis.groups.jobs.streams import Job
 from iscsitrace.plots import examples
 from iscsitrace.plots.view import Zoom
+from iscsitrace.relate.jobs.streams import Job
 from tests.support.streams_by_hand import SECOND, Work
 from tests.support.tables_by_hand import with_waits
 

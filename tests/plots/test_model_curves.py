@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.model.setting import Setting
-from iscsitrace.analysis.model.uncertainty import Place
-from iscsitrace.analysis.model.what_if import ask
+from iscsitrace.model.setting import Setting
+from iscsitrace.model.uncertainty import Place
+from iscsitrace.model.what_if import ask
 from iscsitrace.plots.model_curves import axis_of, of_answers, text_of
 
 MS = 1_000_000

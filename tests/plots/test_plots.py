@@ -16,7 +16,6 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from iscsitrace.analysis.taps.places import Place, Verdict
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import decimation, footer, ladder_columns, scales, style, subject, view
 from iscsitrace.plots import ladder_columns as ladder_curves
@@ -33,6 +32,7 @@ from iscsitrace.plots.marks import Bars, Line, Spans
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.coverage import measure
 from iscsitrace.tables.schema import CATEGORIES
+from iscsitrace.taps.places import Place, Verdict
 from iscsitrace.wording.parts import PARTS
 from tests.support import xplot_file
 from tests.support.tables_by_hand import MS, TRACE, table, with_waits

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.taps.reading import TappedTrace, read_taps
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kind import view_of_commands, view_of_data_commands
 from iscsitrace.plots.kinds import legs, load, path
 from iscsitrace.plots.view import Zoom
 from iscsitrace.tables.trace import read
+from iscsitrace.taps.reading import TappedTrace, read_taps
 
 FOLDER = Path(__file__).parents[2] / "samples" / "loss-1-percent"
 MS = 1_000_000

@@ -16,10 +16,10 @@ from pathlib import Path as FilePath
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.measures import waits
-from iscsitrace.analysis.measures.operations import latencies
-from iscsitrace.analysis.measures.throughput import measure
-from iscsitrace.outputs.latencies import percentile
+from iscsitrace.measure import waits
+from iscsitrace.measure.operations import latencies
+from iscsitrace.measure.throughput import measure
+from iscsitrace.show.latencies import percentile
 from tests.support import wireshark_plugin
 from tests.support.capture_file import cut, write_pcap
 from tests.support.conversation import Capture, Conversation, Session

@@ -13,8 +13,8 @@ _TOP = "core|iscsitrace|tests|tools|docs|plugins|bench|samples"
 _PATH = re.compile(rf"(?<![\w/.-])(?:{_TOP})/[\w./*-]*\w/?")
 # names that stand for any name
 _PLACEHOLDERS = re.compile(r"NAME|FAMILY|FILE")
-# where a page names a file below a package, such as `analysis/groups/mirrors`
-_BASES = ("iscsitrace", "core/trace/src", "core/capture/src", "core/lab/src", "iscsitrace/analysis", "core/wire/src")
+# where a page names a file below a package, such as `relate/mirrors`
+_BASES = ("iscsitrace", "core/trace/src", "core/capture/src", "core/lab/src", "core/wire/src")
 _BELOW = re.compile(r"`([a-z_]+(?:/[a-z_*]+)+(?:\.\w+)?)`")
 
 
@@ -36,5 +36,5 @@ def test_every_path_exists(page: str) -> None:
 
 
 def test_a_wrong_path_is_found() -> None:
-    text = "see core/trace/src/none.rs, `tests/support/story.py`, `analysis/groups/none` and `analysis/groups/mirrors`"
-    assert missing(text) == ["core/trace/src/none.rs", "analysis/groups/none"]
+    text = "see core/trace/src/none.rs, `tests/support/story.py`, `relate/none` and `relate/mirrors`"
+    assert missing(text) == ["core/trace/src/none.rs", "relate/none"]

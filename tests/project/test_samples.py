@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.diagnosis.examination import examine
-from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.diagnosis.examination import examine
+from iscsitrace.findings import NEEDED
 from iscsitrace.wireshark import dissect as wireshark
 from tests.support.capture_file import read_records
 from tools.samples import PDU_TITLES, SAMPLES, SIMULATED, SIZE_MAX_BYTES, simulate

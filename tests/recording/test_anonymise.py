@@ -14,7 +14,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace import Trace
-from iscsitrace.analysis.diagnosis.examination import examine
+from iscsitrace.diagnosis.examination import examine
 from iscsitrace.errors import InputInvalid
 from iscsitrace.recording.anonymise import KEY_BYTES, anonymise, key_of
 from iscsitrace.tables.schema import DERIVED_TABLES, TABLES

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.errors import PermissionLacking
-from iscsitrace.outputs.interfaces import _permission
 from iscsitrace.recording import capture, dumpcap
 from iscsitrace.recording.file_names import numbered
 from iscsitrace.recording.filters import place_of_problem
 from iscsitrace.recording.interfaces import _end
+from iscsitrace.show.interfaces import _permission
 
 
 @pytest.mark.parametrize(

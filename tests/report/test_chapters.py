@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.diagnosis.headline import Headline
-from iscsitrace.analysis.diagnosis.opinions import Opinion
-from iscsitrace.analysis.findings.finding import Advice, AdviceGain, Finding
-from iscsitrace.analysis.measures.budget import PARTS, Budget
-from iscsitrace.outputs.remedies import Remedies
+from iscsitrace.diagnosis.headline import Headline
+from iscsitrace.diagnosis.opinions import Opinion
+from iscsitrace.findings.finding import Advice, AdviceGain, Finding
+from iscsitrace.measure.budget import PARTS, Budget
 from iscsitrace.report.chapters import _cost, _finding, of_session
 from iscsitrace.report.document import Chapter
 from iscsitrace.report.subject import Subject
+from iscsitrace.show.remedies import Remedies
 from tests.support.tables_by_hand import MS, table
 
 NAMES = {"initiator_name": "host", "target_name": "disk"}

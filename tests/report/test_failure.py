@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.diagnosis.headline import Headline, of_finding
-from iscsitrace.analysis.diagnosis.opinions import Opinion, StoryOpinion
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.groups.stories import Story
-from iscsitrace.analysis.measures.budget import PARTS, Budget, added
-from iscsitrace.analysis.measures.intervals import Span
+from iscsitrace.diagnosis.headline import Headline, of_finding
+from iscsitrace.diagnosis.opinions import Opinion, StoryOpinion
+from iscsitrace.findings.finding import Finding
+from iscsitrace.measure.budget import PARTS, Budget, added
+from iscsitrace.measure.intervals import Span
+from iscsitrace.relate.stories import Story
 from iscsitrace.report import failure
 from iscsitrace.report.subject import Subject, of_story
 from iscsitrace.tables.rows import NumberedRows

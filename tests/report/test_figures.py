@@ -40,7 +40,7 @@ def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     monkeypatch.setattr(kinds, "NAMES", tuple(sorted(known)))
     monkeypatch.setattr(kinds, "load", known.__getitem__)
-    monkeypatch.setattr("iscsitrace.analysis.measures.waits.of_trace", lambda source: None)
+    monkeypatch.setattr("iscsitrace.measure.waits.of_trace", lambda source: None)
     monkeypatch.setattr(
         "iscsitrace.plots.examples.find",
         lambda cycles, waited, session, count, jobs, story: f"{session}, {count}",

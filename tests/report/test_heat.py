@@ -9,7 +9,7 @@ import pytest
 
 from iscsitrace.report import heat
 from iscsitrace.report.document import HeatMap
-from tests.analysis.groups.test_volumes import Host
+from tests.relate.test_volumes import Host
 from tests.report.test_volume_heat import three_luns
 
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from iscsitrace.outputs.document import Grid
 from iscsitrace.report import page
 from iscsitrace.report.document import Document, HeatCell, HeatMap, HeatRow
+from iscsitrace.show.document import Grid
 from tests.report.test_report_browser import CONTRAST, OVERFLOW
 from tests.support.browser import Browser, required
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.findings.concurrency import PARALLEL
-from iscsitrace.analysis.fit.points import Fit, Point, Seen
-from iscsitrace.analysis.measures.budget import PARTS
-from iscsitrace.analysis.model.estimate import Estimate
-from iscsitrace.analysis.model.setting import Leg, Prediction, Setting
-from iscsitrace.analysis.session.gain import WhatIf
-from iscsitrace.analysis.session.measurement import Measured
-from iscsitrace.analysis.session.situation import Situation
+from iscsitrace.findings.concurrency import PARALLEL
+from iscsitrace.fit.gain import WhatIf
+from iscsitrace.fit.measurement import Measured
+from iscsitrace.fit.points import Fit, Point, Seen
+from iscsitrace.fit.situation import Situation
+from iscsitrace.measure.budget import PARTS
+from iscsitrace.model.estimate import Estimate
+from iscsitrace.model.setting import Leg, Prediction, Setting
 from iscsitrace.report.document import Model
 from iscsitrace.report.modelled import _changes, _gains, _model, of_session
 

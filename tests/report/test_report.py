@@ -16,13 +16,13 @@ import pytest
 from click.testing import CliRunner
 
 import iscsitrace
-from iscsitrace.analysis.diagnosis.examination import examine
 from iscsitrace.cli import main
+from iscsitrace.diagnosis.examination import examine
 from iscsitrace.errors import InputInvalid
-from iscsitrace.outputs.document import Grid, Section
 from iscsitrace.plots import inline
 from iscsitrace.report import captures, figures, page, ticket
 from iscsitrace.report.document import Chapter, Document, Picture
+from iscsitrace.show.document import Grid, Section
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.transport import Path

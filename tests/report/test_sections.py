@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.diagnosis.headline import Headline, Verdict
+from iscsitrace.diagnosis.headline import Headline, Verdict
 from iscsitrace.errors import InputInvalid
-from iscsitrace.outputs.document import Section
 from iscsitrace.report import captures
 from iscsitrace.report.captures import Entry
 from iscsitrace.report.document import Chapter, Document, FoundProblem, Outcome, Part
 from iscsitrace.report.sections import _connections, _making, _parameters, _slowest, _traffic
 from iscsitrace.report.subject import Subject
 from iscsitrace.report.ticket import code, prose
+from iscsitrace.show.document import Section
 from tests.support.tables_by_hand import MS, table
 
 

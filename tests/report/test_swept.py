@@ -7,14 +7,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from iscsitrace.analysis.fit.points import Losses
-from iscsitrace.analysis.fit.sweep import Capture, sweeps
-from iscsitrace.analysis.model.estimate import Estimate
+from iscsitrace.fit.points import Losses
+from iscsitrace.fit.sweep import Capture, sweeps
+from iscsitrace.model.estimate import Estimate
 from iscsitrace.plots import model
 from iscsitrace.plots import sweep as curves
 from iscsitrace.report import page, swept, ticket
 from iscsitrace.report.document import Document
-from tests.analysis.fit.test_sweep import captures, chaotic, point
+from tests.fit.test_sweep import captures, chaotic, point
 
 INPUTS: list[dict[str, Any]] = [
     {"name": f"{number}.pcap", "format": "pcap", "packet_count": 1_234, "time_first_ns": 1_700_000_000_000_000_000}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.groups import volume_outages, volumes
+from iscsitrace.relate import volume_outages, volumes
 from iscsitrace.report import heat as volume_heat
 from iscsitrace.report.heat import Heat
-from tests.analysis.groups.test_volumes import Host
+from tests.relate.test_volumes import Host
 from tests.support.histories import SECOND, at
 from tests.support.tables_by_hand import MS
 

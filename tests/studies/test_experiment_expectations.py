@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.model.calls import in_commands
-from iscsitrace.analysis.model.setting import Setting
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
+from iscsitrace.model.calls import in_commands
+from iscsitrace.model.setting import Setting
 from iscsitrace.studies import expected, from_truth, measured
 
 SECOND_NS = 1_000_000_000

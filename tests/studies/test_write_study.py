@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.model.legs import legs
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
+from iscsitrace.model.legs import legs
 from iscsitrace.studies import definition, expected, measured
 from iscsitrace.studies.points import Point, of_experiment
 

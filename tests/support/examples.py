@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from iscsitrace.analysis.diagnosis.examination import Diagnosis
-from iscsitrace.analysis.diagnosis.registry import PROBLEMS
-from iscsitrace.analysis.findings.finding import Finding
+from iscsitrace.diagnosis.examination import Diagnosis
+from iscsitrace.diagnosis.registry import PROBLEMS
+from iscsitrace.findings.finding import Finding
 
 _AMOUNT = re.compile(r"\S*\d\S*?(?: (?:ns|µs|ms|s|bytes|KiB|MiB|MB/s|KB/s|%))?(?=[,.;:)]*(?:\s|$))")
 

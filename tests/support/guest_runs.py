@@ -9,9 +9,9 @@ from click.testing import CliRunner
 
 import iscsitrace
 from bench.guests import first_io_s, wire
-from iscsitrace.analysis.diagnosis.examination import examine
-from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.cli import main
+from iscsitrace.diagnosis.examination import examine
+from iscsitrace.findings import NEEDED
 from iscsitrace.lab.run_files import TRUTH, capture_name
 from iscsitrace.lab.scenarios import HEALTHY, Scenario
 from tests.support import tshark

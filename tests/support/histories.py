@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from iscsitrace.analysis.diagnosis.examination import Diagnosis, examine
-from iscsitrace.analysis.session.grouping import TABLES
+from iscsitrace.diagnosis.examination import Diagnosis, examine
+from iscsitrace.measure.grouping import TABLES
 from iscsitrace.tables.table import Source
 from tests.support.tables_by_hand import MS, table
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from iscsitrace.analysis.groups.mirrors import account
-from iscsitrace.analysis.groups.mirrors.account import Account
+from iscsitrace.relate.mirrors import account
+from iscsitrace.relate.mirrors.account import Account
 from iscsitrace.tables.table import Source
 from tests.support.tables_by_hand import MS, table
 

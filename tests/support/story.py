@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from iscsitrace.analysis.diagnosis.examination import examine
-from iscsitrace.analysis.diagnosis.opinions import Opinion
-from iscsitrace.analysis.findings.finding import Finding
-from iscsitrace.analysis.session.grouping import TABLES
+from iscsitrace.diagnosis.examination import examine
+from iscsitrace.diagnosis.opinions import Opinion
+from iscsitrace.findings.finding import Finding
+from iscsitrace.measure.grouping import TABLES
 from iscsitrace.tables.table import Source
 from tests.support.tables_by_hand import MS, table
 

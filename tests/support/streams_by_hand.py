@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from iscsitrace.analysis.groups.jobs import streams
-from iscsitrace.analysis.groups.jobs.streams import Job
+from iscsitrace.relate.jobs import streams
+from iscsitrace.relate.jobs.streams import Job
 from tests.support.tables_by_hand import MS, table
 
 SECOND = 1_000 * MS

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 import iscsitrace
-from iscsitrace.analysis.measures import waits
-from iscsitrace.analysis.measures.waits import Waits
+from iscsitrace.measure import waits
+from iscsitrace.measure.waits import Waits
 from iscsitrace.tables.phases import DERIVED
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, TABLES, Column
 from iscsitrace.tables.table import Table

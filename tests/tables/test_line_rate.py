@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import iscsitrace
-from iscsitrace.analysis.diagnosis.examination import examine
-from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.cli import main
+from iscsitrace.diagnosis.examination import examine
+from iscsitrace.findings import NEEDED
 from tests.support.capture_file import read_records, thin, write_pcapng
 from tests.support.recordings import description_of, recorded_captures
 

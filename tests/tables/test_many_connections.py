@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis import findings
+from iscsitrace import findings
 from tests.support.capture_file import Record, write_pcap
 from tests.support.conversation import Conversation, Session
 from tests.support.pdu import Task
@@ -23,7 +23,7 @@ PORT, FIRST_PORT = 3260, 10_000
 SCRIPT = """
 import sys
 import iscsitrace
-from iscsitrace.analysis import findings
+from iscsitrace import findings
 def resident_bytes():
     line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
     return int(line.split()[1]) * 1024

@@ -25,8 +25,8 @@ from bench.senders import (
     of_truth,
     resent_count,
 )
-from iscsitrace.analysis.measures.budget import of_sessions
 from iscsitrace.lab import simulation
+from iscsitrace.measure.budget import of_sessions
 from iscsitrace.tables.schema import TABLES as DECLARED
 from tests.support.lab import Truth, judge_run, needs_root
 from tests.support.recordings import captures_folder

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.measures.nulls import known
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import ON_REQUEST, TABLES
 from tests.support.recordings import SUFFIXES, recorded_captures
 

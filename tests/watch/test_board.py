@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.diagnosis.headline import Headline
-from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.diagnosis.headline import Headline
+from iscsitrace.measure.budget import PARTS, Budget
 from iscsitrace.tables.live_pass import SECOND_NS, Pace
 from iscsitrace.watch.board import BAD, bar, legend, render
 from iscsitrace.watch.choice import Choice, sorted_lines

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import iscsitrace
-from iscsitrace.analysis.measures import waits
+from iscsitrace.measure import waits
 from iscsitrace.tables.live_pass import SECOND_NS, Live
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.figures import NO_LOAD, Line

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.analysis.diagnosis.headline import Headline
+from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.watch import findings
 from tests.support.tables_by_hand import table
 

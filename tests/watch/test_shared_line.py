@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.diagnosis.examination import examine
-from iscsitrace.analysis.findings import NEEDED
+from iscsitrace.diagnosis.examination import examine
+from iscsitrace.findings import NEEDED
 from iscsitrace.tables.live_pass import SECOND_NS
 from tests.support.runs import Runs
 from tests.watch.test_watch_figures import watched

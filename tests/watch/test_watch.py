@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from iscsitrace import read
-from iscsitrace.outputs.summary import totals
+from iscsitrace.show.summary import totals
 from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
 from iscsitrace.watch.watcher import Report, Watcher
 from tests.support.capture_file import drops
@@ -304,7 +304,7 @@ def test_retransmissions_of_the_intervals_add_up_to_those_of_the_trace() -> None
 
 def test_the_breakdown_of_the_intervals_adds_up_to_that_of_the_trace() -> None:
     """Later measurements (minimum RTT, line rate) move a little time between the parts."""
-    from iscsitrace.analysis.measures import budget
+    from iscsitrace.measure import budget
 
     path = next(path for path in SAMPLES if path.parent.name == "sequential-read-16ms")
     reports, _ = watch(path)

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from rich.cells import cell_len
 
-from iscsitrace.analysis.measures.budget import PARTS, Budget
+from iscsitrace.measure.budget import PARTS, Budget
 from iscsitrace.tables.live_pass import SECOND_NS, Live
 from iscsitrace.watch.board import bar, legend, render
 from iscsitrace.watch.choice import SORTS, Choice, sorted_lines

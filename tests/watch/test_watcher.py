@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.analysis.measures import capture_health
+from iscsitrace.measure import capture_health
 from iscsitrace.watch import watcher
 from iscsitrace.watch.watcher import Report, Watcher, _dropped, _for_display, _parts
 from tests.support.tables_by_hand import table, with_waits

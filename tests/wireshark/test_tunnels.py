@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.comparison.second_opinion import compare
+from iscsitrace.compare.second_opinion import compare
 from iscsitrace.wireshark import dissect as wireshark
 from tests.support.capture_file import cut, write_pcap
 from tests.support.conversation import Capture, Conversation, Session

@@ -17,10 +17,10 @@ import pytest
 from click.testing import CliRunner
 
 import iscsitrace
-from iscsitrace.analysis.comparison.second_opinion import Comparison, compare
-from iscsitrace.analysis.measures.selection import display_filter
 from iscsitrace.cli import main
+from iscsitrace.compare.second_opinion import Comparison, compare
 from iscsitrace.errors import ToolMissing
+from iscsitrace.measure.selection import display_filter
 from iscsitrace.tables.schema import TABLES
 from iscsitrace.wireshark import dissect as wireshark
 from tests.support import hand_timed as by_hand

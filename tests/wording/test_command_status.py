@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.analysis.measures.data_commands import is_operation
+from iscsitrace.measure.data_commands import is_operation
 from iscsitrace.wording import command_status as subject
 from iscsitrace.wording.command_status import CommandStatus, command_status, of_columns
 from iscsitrace.wording.status_classes import SEVERITIES, STATUS_CLASSES

@@ -23,8 +23,8 @@ from tools.mutants.working_copy import make, run
 MODULES = ("senders/**", "budget/**", "tables/**", "tcp/**", "iscsi/**", "live/**")
 # in this order, up to the first that fails
 TESTS = (
-    *("tables", "cli/test_printed_tables.py", "analysis/findings/test_diagnosis_captures.py", "cli/test_cli.py"),
-    *("watch/test_watch.py", "analysis/measures/test_budget_cases.py", "wireshark", "recording/test_capture_drops.py"),
+    *("tables", "cli/test_printed_tables.py", "findings/test_diagnosis_captures.py", "cli/test_cli.py"),
+    *("watch/test_watch.py", "measure/test_budget_cases.py", "wireshark", "recording/test_capture_drops.py"),
 )
 LIMIT_S = 1200
 OUTCOMES = {"CaughtMutant": "killed", "MissedMutant": "survived", "Timeout": "timed out", "Unviable": "not built"}

@@ -13,7 +13,21 @@ from dataclasses import dataclass
 
 from tools.mutants import ROOT
 
-PACKAGES = ("analysis", "report", "watch", "cli", "tables")
+PACKAGES = (
+    "measure",
+    "model",
+    "fit",
+    "relate",
+    "events",
+    "taps",
+    "findings",
+    "diagnosis",
+    "compare",
+    "report",
+    "watch",
+    "cli",
+    "tables",
+)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import click
 
 from iscsitrace.cli import own_process
 from iscsitrace.cli.options import ReadingProgress, as_json, files_of
-from iscsitrace.outputs import files as output_file
-from iscsitrace.outputs.terminal import show, show_json
+from iscsitrace.show import files as output_file
+from iscsitrace.show.terminal import show, show_json
 
 
 @click.command(
@@ -53,8 +53,8 @@ def command(
     and comments are gone. Times, lengths, frame numbers, TCP fields, LUNs, block addresses and parameters stay.
     Captures are read twice, so they have to be files.
     """
-    from iscsitrace.outputs import anonymise as reporter
     from iscsitrace.recording.anonymise import anonymise, key_of, new_key
+    from iscsitrace.show import anonymise as reporter
 
     sources = [file for each in captures for file in files_of(each, has_experiments=False)]
     output_file.check(path, is_forced=force, inputs=sources)

@@ -12,10 +12,10 @@ import click
 from iscsitrace.cli.options import CaptureInput, as_json, takes_parts
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
-from iscsitrace.outputs.terminal import show, show_json
+from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.comparison.agreement import Agreement
+    from iscsitrace.compare.agreement import Agreement
     from iscsitrace.tables.trace import Trace
 
 EXIT_FINDING = 1
@@ -65,8 +65,8 @@ def command(
     With samples of TCP_INFO, in the capture or by --tcp-info, the estimates of cwnd and limited times are compared with
     the kernel's, and the clock of each file is printed with its bounds.
     """
-    from iscsitrace.analysis.measures import capture_health
-    from iscsitrace.outputs import check
+    from iscsitrace.measure import capture_health
+    from iscsitrace.show import check
 
     if tap and not truth_path:
         raise click.UsageError("--tap goes with --truth")
@@ -89,7 +89,7 @@ def command(
     }
     comparison = None
     if against:
-        from iscsitrace.analysis.comparison.second_opinion import compare
+        from iscsitrace.compare.second_opinion import compare
         from iscsitrace.wireshark.dissect import dissect
 
         ports = [row["target_port"] for row in trace.connections.rows(("target_port", "is_iscsi")) if row["is_iscsi"]]
@@ -114,7 +114,7 @@ def _kernel(capture_input: CaptureInput, trace: Trace) -> dict[str, Any] | None:
     """The estimates against TCP_INFO; None without samples. They take a second pass, so not over standard input."""
     if not (len(trace.tcp_info) or capture_input.tcp_info) or "-" in capture_input.sources:
         return None
-    from iscsitrace.analysis.measures import kernel_agreement
+    from iscsitrace.measure import kernel_agreement
 
     again = capture_input.read(kernel_agreement.NEEDED, written=None)
     senders = kernel_agreement.compare(again.tcp_info, again.window, again.estimated("senders"), again.connections)
@@ -126,7 +126,7 @@ def _kernel(capture_input: CaptureInput, trace: Trace) -> dict[str, Any] | None:
 
 
 def _read_truth(path: Path) -> dict[str, Any]:
-    from iscsitrace.analysis.comparison.truth import check
+    from iscsitrace.compare.truth import check
 
     try:
         truth = json.loads(path.read_bytes())
@@ -142,7 +142,7 @@ def _read_truth(path: Path) -> dict[str, Any]:
 
 def _tap_of(truth: dict[str, Any], capture_input: CaptureInput) -> str | None:
     """The capture point, from the file name."""
-    from iscsitrace.analysis.comparison.truth import TAPS, tap_of
+    from iscsitrace.compare.truth import TAPS, tap_of
 
     if "captures" not in truth:
         return None
@@ -153,7 +153,7 @@ def _tap_of(truth: dict[str, Any], capture_input: CaptureInput) -> str | None:
 
 
 def _compared(trace: Trace, truth: dict[str, Any], tap: str | None) -> Agreement:
-    from iscsitrace.analysis.comparison.agreement import Tables, compare
+    from iscsitrace.compare.agreement import Tables, compare
 
     tables = Tables(trace.connections, trace.cycles, trace.parameters, trace.packet_count)
     return compare(tables, truth, tap)

@@ -9,7 +9,7 @@ import click
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.sections import SectionedCommand
-from iscsitrace.outputs.terminal import show
+from iscsitrace.show.terminal import show
 
 
 @click.command(
@@ -80,9 +80,9 @@ def command(
         raise click.UsageError("--csv prints only the columns of the table; use --json for display filters")
     if is_csv and has_legs:
         raise click.UsageError("--csv prints only the columns of the table cycles; export writes the table legs")
-    from iscsitrace.analysis.measures import waits
-    from iscsitrace.analysis.measures.selection import pick
-    from iscsitrace.outputs import cycles
+    from iscsitrace.measure import waits
+    from iscsitrace.measure.selection import pick
+    from iscsitrace.show import cycles
 
     trace = capture_input.read()
     picked = pick(
@@ -104,7 +104,7 @@ def command(
         ranked = waited.slowest_first()[:top]
         picked, waited = picked.select(ranked), waited.select(ranked)
     if is_csv:
-        from iscsitrace.outputs.csv_writer import write_csv
+        from iscsitrace.show.csv_writer import write_csv
 
         write_csv(picked, sys.stdout.buffer)
     elif is_json:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
-from iscsitrace.analysis.findings import NEEDED
 from iscsitrace.cli.options import SESSION_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import Quantity
-from iscsitrace.outputs.terminal import show, show_json
+from iscsitrace.findings import NEEDED
+from iscsitrace.show.terminal import show, show_json
 
 EXIT_FINDING = 1
 TOP = 20
 """Sessions in full by default: a few screens."""
 _ANY = "any"
-_LATER = ("iscsitrace.analysis.diagnosis.examination", "iscsitrace.outputs.diagnose")
+_LATER = ("iscsitrace.diagnosis.examination", "iscsitrace.show.diagnose")
 
 
 class _FindingName(Quantity):
@@ -33,7 +33,7 @@ class _FindingName(Quantity):
 
 
 def _names() -> tuple[str, ...]:
-    from iscsitrace.analysis.diagnosis.registry import PROBLEMS
+    from iscsitrace.diagnosis.registry import PROBLEMS
 
     return (*PROBLEMS, _ANY)
 
@@ -87,9 +87,9 @@ def command(
     Of many sessions the worst are shown in full, and the others as a table by headline. The JSON document has them all.
     """
     trace = capture_input.read(NEEDED, loading=_LATER)
-    from iscsitrace.analysis.diagnosis.examination import examine
-    from iscsitrace.outputs import diagnose
-    from iscsitrace.outputs.shown import Choice
+    from iscsitrace.diagnosis.examination import examine
+    from iscsitrace.show import diagnose
+    from iscsitrace.show.shown import Choice
 
     diagnosis = examine(trace.table, tap_of=trace.tap_of)
     failed = sorted(diagnosis.found if _ANY in fail_on else diagnosis.found & set(fail_on))

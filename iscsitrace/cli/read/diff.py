@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from iscsitrace.cli.options import CaptureInput, as_json
-from iscsitrace.outputs.terminal import show, show_json
+from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
@@ -50,9 +50,9 @@ def command(
     With the traffic of both at two taps or more, the median latencies are also compared by place: network, target and
     initiator's host.
     """
-    from iscsitrace.analysis.comparison import by_place, differences, matching, sides
-    from iscsitrace.analysis.diagnosis import examination
-    from iscsitrace.outputs import diff
+    from iscsitrace.compare import by_place, differences, matching, sides
+    from iscsitrace.diagnosis import examination
+    from iscsitrace.show import diff
 
     if (capture_a, *taps_a, capture_b, *taps_b).count("-") > 1:
         raise click.UsageError("standard input can be read only once")
@@ -77,7 +77,7 @@ def command(
 
 def _read(captures: CaptureInput, name: str) -> Trace:
     """One side; its captures are taps of the same traffic."""
-    from iscsitrace.analysis.comparison import sides
+    from iscsitrace.compare import sides
 
     trace = captures.read(sides.NEEDED)
     if len(captures.sources) > 1 and not trace.is_tapped:

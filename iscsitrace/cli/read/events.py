@@ -6,7 +6,7 @@ import click
 
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.sections import SectionedCommand
-from iscsitrace.outputs.terminal import show
+from iscsitrace.show.terminal import show
 from iscsitrace.wording.event_kinds import SEVERITY_OF
 
 
@@ -46,11 +46,11 @@ def command(
     Equal events of one session and LUN that follow one another are one line, with their number and the time of the
     last. The last line is a Wireshark display filter for the frames shown. --json has every event, each with a filter.
     """
-    from iscsitrace.analysis.groups import derived
+    from iscsitrace.events import derived
 
-    trace = capture_input.read(derived.NEEDED["events"], loading=["iscsitrace.outputs.events"])
-    from iscsitrace.analysis.groups.events.selection import pick
-    from iscsitrace.outputs import events
+    trace = capture_input.read(derived.NEEDED["events"], loading=["iscsitrace.show.events"])
+    from iscsitrace.events.selection import pick
+    from iscsitrace.show import events
 
     picked = pick(derived.table(trace, "events"), session=session, lun=lun, kinds=kinds, severity=severity)
     if is_json:

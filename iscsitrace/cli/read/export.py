@@ -92,7 +92,7 @@ def _export_tables(
     capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool, *, is_neutral: bool
 ) -> None:
     from iscsitrace.api import of_pass
-    from iscsitrace.outputs.export import export, prepare
+    from iscsitrace.show.export import export, prepare
     from iscsitrace.tables.schema import DEFAULT_TABLES, DERIVED_TABLES, TABLES, TAPPED_TABLES
 
     chosen = [name.strip() for name in names.split(",") if name.strip()] if names is not None else list(DEFAULT_TABLES)
@@ -113,7 +113,7 @@ def _export_tables(
 
 
 def _export_bounded(capture_input: CaptureInput, directory: str, chosen: list[str], force: bool) -> None:
-    from iscsitrace.outputs.export_bounded import export_bounded
+    from iscsitrace.show.export_bounded import export_bounded
 
     capture_input.require_whole_captures("export --format parquet --max-memory")
     with capture_input.watched("cut the captures into smaller files, such as by editcap -c 1000000") as watch:
@@ -123,8 +123,8 @@ def _export_bounded(capture_input: CaptureInput, directory: str, chosen: list[st
 
 
 def _export_perfetto(capture_input: CaptureInput, path: Path, *, has_packets: bool, is_forced: bool) -> None:
-    from iscsitrace.outputs import files as output_file
-    from iscsitrace.outputs import perfetto
+    from iscsitrace.show import files as output_file
+    from iscsitrace.show import perfetto
 
     perfetto.require()
     output_file.check(path, is_forced=is_forced, inputs=capture_input.sources)
@@ -135,8 +135,8 @@ def _export_perfetto(capture_input: CaptureInput, path: Path, *, has_packets: bo
 
 
 def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: bool) -> None:
-    from iscsitrace.outputs import files as output_file
-    from iscsitrace.outputs import sidecar
+    from iscsitrace.show import files as output_file
+    from iscsitrace.show import sidecar
 
     capture_input.require_whole_file("--sidecar")
     if capture_input.packet_limit is not None:

@@ -17,7 +17,7 @@ def command(dataset: str, output: str, is_forced: bool) -> None:
     Each session that broke leads to the capture and its frames, and to the command that shows it.
     """
     from iscsitrace import __version__
-    from iscsitrace.outputs import files as output_file
+    from iscsitrace.show import files as output_file
 
     path = Path(output)
     output_file.check(path, is_forced=is_forced)

@@ -32,15 +32,15 @@ def command(dataset: str, query: str, file_format: str) -> None:
     with Database(Path(dataset)) as database:
         answer = database.query(query)
     if file_format == "json":
-        from iscsitrace.outputs.terminal import show_json
+        from iscsitrace.show.terminal import show_json
         from iscsitrace.tables.schema import SCHEMA_VERSION
 
         show_json({"schema": SCHEMA_VERSION, "columns": answer.columns, "rows": answer.records})
     elif file_format == "csv":
-        from iscsitrace.outputs.fleet_top import write_csv
+        from iscsitrace.show.fleet_top import write_csv
 
         write_csv(answer, sys.stdout)
     else:
-        from iscsitrace.outputs.terminal import show_table
+        from iscsitrace.show.terminal import show_table
 
         show_table(answer.columns, (tuple(row.values()) for row in answer.records))

@@ -29,7 +29,7 @@ class _Cost(Quantity):
 
 
 def _losses() -> tuple[str, ...]:
-    from iscsitrace.analysis.diagnosis.registry import PROBLEMS
+    from iscsitrace.diagnosis.registry import PROBLEMS
     from iscsitrace.wording.parts import BY_NAME
 
     return (*BY_NAME, *PROBLEMS)
@@ -61,7 +61,7 @@ def command(dataset: str, by: str, cost: str, limit: int, tap: str | None, is_js
     Latencies are those of commands with a status, in ms; `no status` counts those that never got one. All but
     operations have only the commands that read, write or erase data. The same traffic at two taps counts twice.
     """
-    from iscsitrace.outputs.terminal import show, show_json
+    from iscsitrace.show.terminal import show, show_json
 
     if cost not in _COSTS:
         _show_losses(Path(dataset), by, cost, limit, tap, is_json=is_json)
@@ -75,8 +75,8 @@ def command(dataset: str, by: str, cost: str, limit: int, tap: str | None, is_js
         rows = [vars(each) for each in found]
         show_json({"schema": SCHEMA_VERSION, "by": by, "cost": cost, "row_count": count, "rows": rows})
         return
-    from iscsitrace.outputs.document import Section
-    from iscsitrace.outputs.fleet_top import grid
+    from iscsitrace.show.document import Section
+    from iscsitrace.show.fleet_top import grid
 
     show([Section("", (), (grid(by, found, count),))])
 
@@ -86,9 +86,9 @@ def _show_losses(dataset: Path, by: str, cost: str, limit: int, tap: str | None,
         raise click.UsageError(f"--cost {cost} is time of sessions: it has no operations")
     from iscsitrace.fleet.sql import Database
     from iscsitrace.fleet.top import losses
-    from iscsitrace.outputs.document import Section
-    from iscsitrace.outputs.fleet_top import losses_grid
-    from iscsitrace.outputs.terminal import show, show_json
+    from iscsitrace.show.document import Section
+    from iscsitrace.show.fleet_top import losses_grid
+    from iscsitrace.show.terminal import show, show_json
     from iscsitrace.wording.parts import BY_NAME
 
     with Database(dataset) as database:

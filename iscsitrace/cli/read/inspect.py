@@ -9,7 +9,7 @@ import click
 from iscsitrace.cli.options import CaptureInput, takes_captures
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
-from iscsitrace.outputs.terminal import show
+from iscsitrace.show.terminal import show
 
 if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
@@ -30,7 +30,7 @@ def command(capture_input: CaptureInput, cycle: int | None, frame: int | None) -
     if (cycle is None) == (frame is None):
         raise click.UsageError("name one of --cycle and --frame")
     capture_input.require_whole_file("inspect")
-    from iscsitrace.outputs import inspect
+    from iscsitrace.show import inspect
     from iscsitrace.wireshark.dissect import require_pyshark, show_frames
     from iscsitrace.wireshark.pairs import ends, pairs
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from iscsitrace.analysis.groups.mirrors import NEEDED
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.sections import SectionedCommand
-from iscsitrace.outputs.terminal import show, show_json
+from iscsitrace.relate.mirrors import NEEDED
+from iscsitrace.show.terminal import show, show_json
 
 _ROWS = 20
 
@@ -35,11 +35,9 @@ def command(
     from completion on the first side to completion on the last. The cause is the part of the time breakdown in which
     both sides differ most.
     """
-    trace = capture_input.read(
-        NEEDED, loading=["iscsitrace.analysis.groups.mirrors.account", "iscsitrace.outputs.mirrors"]
-    )
-    from iscsitrace.analysis.groups.mirrors import account, tables
-    from iscsitrace.outputs import mirrors
+    trace = capture_input.read(NEEDED, loading=["iscsitrace.relate.mirrors.account", "iscsitrace.show.mirrors"])
+    from iscsitrace.relate.mirrors import account, tables
+    from iscsitrace.show import mirrors
 
     accounts = account.of_trace(trace.table)
     found = [each.found for each in accounts]

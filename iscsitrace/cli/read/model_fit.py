@@ -14,11 +14,11 @@ from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
-from iscsitrace.outputs.terminal import show, show_json
+from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.fit.points import Point
-    from iscsitrace.analysis.fit.socket import Socket
+    from iscsitrace.fit.points import Point
+    from iscsitrace.fit.socket import Socket
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,10 @@ def command(
 
     With -o the captures are a sweep: points in order of their settings, each also predicted by the others.
     """
-    from iscsitrace.analysis.fit.points import of_operation
-    from iscsitrace.analysis.fit.regression import fit
-    from iscsitrace.analysis.fit.rivalry import compare
-    from iscsitrace.outputs import model_fit
+    from iscsitrace.fit.points import of_operation
+    from iscsitrace.fit.regression import fit
+    from iscsitrace.fit.rivalry import compare
+    from iscsitrace.show import model_fit
 
     if named and directory is None:
         raise click.UsageError("--at names settings of a sweep: use it with -o")
@@ -113,8 +113,8 @@ def command(
     rivalry = compare(chosen)
     written, swept = [], None
     if directory is not None:
-        from iscsitrace.analysis.fit.sweep import Capture, sweeps
-        from iscsitrace.outputs import sweep_files
+        from iscsitrace.fit.sweep import Capture, sweeps
+        from iscsitrace.show import sweep_files
 
         captures = [
             Capture(source, tuple(of_operation(found, chosen[0].setting.operation)), at)
@@ -148,7 +148,7 @@ class Surveyed:
 
 def survey_each(capture_input: CaptureInput, written: Iterable[Path] | None) -> Surveyed:
     """Reads each capture alone, so that none is part of the time of another; ``written`` as for CaptureInput.read."""
-    from iscsitrace.analysis.fit.steady import NEEDED, survey
+    from iscsitrace.fit.steady import NEEDED, survey
 
     read = Surveyed([], [], [], [])
     for source in capture_input.sources:
@@ -163,7 +163,7 @@ def survey_each(capture_input: CaptureInput, written: Iterable[Path] | None) -> 
 
 def _c_of(points: Sequence[Point], baselines: Sequence[_Baseline]) -> float | list[float] | None:
     """C of all points or of each, in bytes/s; None without --socket."""
-    from iscsitrace.analysis.fit import socket
+    from iscsitrace.fit import socket
 
     rates = [each.bytes_per_s for each in baselines if each.bytes_per_s is not None]
     if rates and len(baselines) > 1:
@@ -175,7 +175,7 @@ def _c_of(points: Sequence[Point], baselines: Sequence[_Baseline]) -> float | li
 
 
 def _socket(capture: str) -> Socket:
-    from iscsitrace.analysis.fit import socket
+    from iscsitrace.fit import socket
     from iscsitrace.tables.trace import read
 
     trace = read(capture, tables=("senders",))

@@ -13,12 +13,12 @@ from iscsitrace.cli.options import as_json
 from iscsitrace.cli.sections import Section, SectionedCommand, option
 from iscsitrace.cli.units import Duration, Quantity, Rate, Share, Size
 from iscsitrace.errors import InputInvalid
-from iscsitrace.outputs import files as output_file
-from iscsitrace.outputs.terminal import show, show_json
+from iscsitrace.show import files as output_file
+from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
-    from iscsitrace.analysis.fit.fitted import Fitted
-    from iscsitrace.analysis.model.setting import Setting
+    from iscsitrace.fit.fitted import Fitted
+    from iscsitrace.model.setting import Setting
 
 _PICTURES: Final = ("png", "svg", "pdf")
 _ANSWERS_MOST, _LINES_MOST, _BLOCK_BYTES = 10_000, 8, 65_536
@@ -173,8 +173,8 @@ def command(
     queue depths, by what the fit cannot show there. The x axis of a chart is the first option with several values;
     each combination of the others is a line.
     """
-    from iscsitrace.analysis.model.what_if import ask
-    from iscsitrace.outputs import model_predict
+    from iscsitrace.model.what_if import ask
+    from iscsitrace.show import model_predict
 
     lists = _in_order_of_the_line({key: found for section in SECTIONS for key, found in section.take(values).items()})
     if "rate_bps" in lists and "socket_bps" in lists:
@@ -200,7 +200,7 @@ def _in_order_of_the_line(lists: dict[str, tuple[Any, ...]]) -> dict[str, tuple[
 
 
 def _read(file: IO[bytes]) -> Fitted:
-    from iscsitrace.analysis.fit.fitted import from_document
+    from iscsitrace.fit.fitted import from_document
 
     try:
         return from_document(json.load(file))
@@ -213,7 +213,7 @@ def _read(file: IO[bytes]) -> Fitted:
 def _base(operation: str | None, fit: Fitted | None, lists: dict[str, tuple[Any, ...]]) -> Setting:
     from dataclasses import replace
 
-    from iscsitrace.analysis.model.setting import Setting
+    from iscsitrace.model.setting import Setting
 
     if fit is not None:
         return replace(fit.setting, operation=operation or fit.setting.operation)

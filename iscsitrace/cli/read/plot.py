@@ -14,8 +14,8 @@ from iscsitrace.cli.options import CaptureInput, takes_captures
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import Moment, Quantity
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.outputs import files as output_file
 from iscsitrace.plots import kinds
+from iscsitrace.show import files as output_file
 
 if TYPE_CHECKING:
     from iscsitrace.plots.kind import Drawing

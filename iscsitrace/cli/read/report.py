@@ -14,7 +14,7 @@ from iscsitrace.cli.options import SESSION_ATTRIBUTES, CaptureInput, by, takes_c
 from iscsitrace.cli.read.model_fit import survey_each
 from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
 from iscsitrace.cli.sections import SectionedCommand
-from iscsitrace.outputs import files as output_file
+from iscsitrace.show import files as output_file
 
 if TYPE_CHECKING:
     from iscsitrace.report.document import Document
@@ -118,7 +118,7 @@ def _sweep(
     settings = of_each(capture_input.sources, named)
     if any(Path(name).is_dir() for name in capture_input.sources):
         raise click.UsageError("--sweep takes captures: the report on the folder of an experiment has its own grid")
-    from iscsitrace.analysis.fit.sweep import Capture, sweeps
+    from iscsitrace.fit.sweep import Capture, sweeps
     from iscsitrace.report import swept
 
     read = survey_each(capture_input, written)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from iscsitrace.analysis.groups.mirrors import RECOGNISING
 from iscsitrace.cli.options import COMMAND_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
 from iscsitrace.cli.sections import SectionedCommand
-from iscsitrace.outputs.terminal import show, show_json
+from iscsitrace.relate.mirrors import RECOGNISING
+from iscsitrace.show.terminal import show, show_json
 
 TOP = 20
 """Rows by session or connection that are shown by default."""
@@ -39,8 +39,8 @@ def command(capture_input: CaptureInput, is_json: bool, is_verbose: bool, names:
     Of many sessions the busiest are shown. The JSON document has them all.
     """
     tables = (*RECOGNISING, "budget") if names else RECOGNISING
-    trace = capture_input.read(tables, loading=["iscsitrace.outputs.summary"])
-    from iscsitrace.outputs import summary
+    trace = capture_input.read(tables, loading=["iscsitrace.show.summary"])
+    from iscsitrace.show import summary
 
     if names and not is_json:
         show(summary.sections_by(trace, names, top))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.cli.options import as_json
-from iscsitrace.outputs.terminal import show_heading, show_json, show_line, show_table
+from iscsitrace.show.terminal import show_heading, show_json, show_line, show_table
 
 if TYPE_CHECKING:
     from iscsitrace.wireshark.folders import Folders

@@ -15,9 +15,9 @@ from iscsitrace.cli.record.capture_limits import STOPS, Limit, gathered, retenti
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Size
 from iscsitrace.errors import CaptureRefused, InputInvalid, OutputExists
-from iscsitrace.outputs import files as output_file
-from iscsitrace.outputs.terminal import show, show_json
 from iscsitrace.recording.file_names import made_up, number_of, of_ring
+from iscsitrace.show import files as output_file
+from iscsitrace.show.terminal import show, show_json
 from iscsitrace.wording.quantities import SIZES, TIMES, parse_quantity
 
 SCHEMA_VERSION = 1
@@ -233,7 +233,7 @@ def _show_end(outcome: dict[str, Any], caller: Any, *, is_quiet: bool) -> None:
     if end["reason"] in ("interface", "output"):
         caller.say(f"the capture ended: {end['message']}")
     if not is_quiet:
-        from iscsitrace.outputs import capture
+        from iscsitrace.show import capture
 
         caller.say(capture.end(outcome))
 
@@ -272,7 +272,7 @@ def _advise(
     if is_json:
         show_json({"schema": SCHEMA_VERSION, **advice, "dropped_count": dropped})
     else:
-        from iscsitrace.outputs import capture as report
+        from iscsitrace.show import capture as report
 
         show([report.advice(", ".join(sources) or interfaces[0]["name"], advice, dropped)])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from iscsitrace.cli.options import as_json
-from iscsitrace.outputs.terminal import show, show_json
+from iscsitrace.show.terminal import show, show_json
 
 
 @click.command(epilog="Example:  iscsitrace interfaces --json")
@@ -15,8 +15,8 @@ def command(is_json: bool) -> None:
 
     Portals are found from this machine's own connections to and from TCP ports 3260 and 860, of any user.
     """
-    from iscsitrace.outputs import interfaces
     from iscsitrace.recording.dumpcap import interfaces_found
+    from iscsitrace.show import interfaces
 
     found = interfaces_found()
     if is_json:

@@ -18,7 +18,7 @@ from iscsitrace.cli.record.service_manager import ServiceManager
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Quantity
 from iscsitrace.errors import CaptureUnreadable
-from iscsitrace.outputs.terminal import show, show_line
+from iscsitrace.show.terminal import show, show_line
 from iscsitrace.wording.quantities import TIMES, parse_endpoint
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def command(
     if is_json:
         click.echo(json.dumps(document, allow_nan=False))
     else:
-        from iscsitrace.outputs.summary import sections_of_totals
+        from iscsitrace.show.summary import sections_of_totals
 
         show(sections_of_totals(document))
     if watcher.live.change:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from iscsitrace.cli.stop_signals import StopWish, wishing
-from iscsitrace.outputs.run_progress import Progress
-from iscsitrace.outputs.terminal import show_json, show_table
+from iscsitrace.show.run_progress import Progress
+from iscsitrace.show.terminal import show_json, show_table
 
 if TYPE_CHECKING:
     from iscsitrace.studies import runner

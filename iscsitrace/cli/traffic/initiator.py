@@ -21,9 +21,9 @@ from iscsitrace.cli.units import Duration, Size
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import MODES
-from iscsitrace.outputs import initiator_results
-from iscsitrace.outputs.run_progress import Progress
-from iscsitrace.outputs.terminal import show_json
+from iscsitrace.show import initiator_results
+from iscsitrace.show.run_progress import Progress
+from iscsitrace.show.terminal import show_json
 
 _EXIT_INTERRUPTED = 130
 _PERIOD_NS = 2_000_000

@@ -27,9 +27,9 @@ from iscsitrace.cli.traffic.tcp_options import HOSTS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import OPERATIONS
-from iscsitrace.outputs import initiator_results, run_results
-from iscsitrace.outputs.run_progress import Progress
-from iscsitrace.outputs.terminal import show_json
+from iscsitrace.show import initiator_results, run_results
+from iscsitrace.show.run_progress import Progress
+from iscsitrace.show.terminal import show_json
 
 if TYPE_CHECKING:
     from iscsitrace.lab.real import World

@@ -15,8 +15,8 @@ from iscsitrace.cli.traffic.link_options import LINK
 from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab.settings import structs
-from iscsitrace.outputs.link_results import show_lateness, show_links
-from iscsitrace.outputs.terminal import show_line
+from iscsitrace.show.link_results import show_lateness, show_links
+from iscsitrace.show.terminal import show_line
 
 _NAMESPACES = Path("/run/netns")
 _PERIOD_NS = 50_000_000

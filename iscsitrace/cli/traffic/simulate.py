@@ -12,9 +12,9 @@ from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.cli.traffic.target_options import faults_of
 from iscsitrace.lab.settings import structs
-from iscsitrace.outputs import initiator_results, run_results
-from iscsitrace.outputs.run_progress import Progress
-from iscsitrace.outputs.terminal import show_json
+from iscsitrace.show import initiator_results, run_results
+from iscsitrace.show.run_progress import Progress
+from iscsitrace.show.terminal import show_json
 
 _DEFAULT_BYTES = 16 << 20
 

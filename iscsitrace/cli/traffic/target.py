@@ -13,8 +13,8 @@ from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, portal_of
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.units import Quantity, Size
-from iscsitrace.outputs import target_results
-from iscsitrace.outputs.terminal import show_line
+from iscsitrace.show import target_results
+from iscsitrace.show.terminal import show_line
 from iscsitrace.wording.quantities import parse_endpoint
 
 _PORT = 3260

@@ -10,12 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from iscsitrace.analysis.measures import busy
-from iscsitrace.analysis.measures.budget import PARTS, over_time, rows_of
-from iscsitrace.analysis.taps import places
-from iscsitrace.analysis.taps.places import Place, Verdict
-from iscsitrace.analysis.taps.reading import TappedTrace
 from iscsitrace.errors import InputInvalid
+from iscsitrace.measure import busy
+from iscsitrace.measure.budget import PARTS, over_time, rows_of
 from iscsitrace.plots import steps, style
 from iscsitrace.plots.decimation import TOP, Detail
 from iscsitrace.plots.kind import Kind, whole_session, with_events
@@ -26,6 +23,9 @@ from iscsitrace.plots.view import View
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
+from iscsitrace.taps import places
+from iscsitrace.taps.places import Place, Verdict
+from iscsitrace.taps.reading import TappedTrace
 from iscsitrace.wording.amounts import percent
 from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.parts import PARTS as DRAWN_PARTS
@@ -33,7 +33,7 @@ from iscsitrace.wording.parts import PARTS as DRAWN_PARTS
 
 @dataclass(frozen=True)
 class BudgetCurves:
-    """Curves in the order of ``iscsitrace.analysis.measures.budget.PARTS``."""
+    """Curves in the order of ``iscsitrace.measure.budget.PARTS``."""
 
     view: View
     edges_ns: Array

@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from iscsitrace.analysis.measures import waits
-from iscsitrace.analysis.measures.data_commands import is_data_command
-from iscsitrace.analysis.measures.operations import by_operation
-from iscsitrace.analysis.measures.waits import Waits
 from iscsitrace.errors import InputInvalid
+from iscsitrace.measure import waits
+from iscsitrace.measure.data_commands import is_data_command
+from iscsitrace.measure.operations import by_operation
+from iscsitrace.measure.waits import Waits
 from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kind import Kind, view_of_data_commands, whole_session, with_events

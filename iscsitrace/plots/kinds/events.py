@@ -10,17 +10,17 @@ from typing import Any, Final
 import numpy as np
 from matplotlib.figure import Figure
 
-from iscsitrace.analysis.groups import derived, stories
-from iscsitrace.analysis.groups.events import selection
-from iscsitrace.analysis.groups.stories import Story
-from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.errors import InputInvalid
+from iscsitrace.events import derived, selection
 from iscsitrace.plots import style, timeline
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.marks import Spans
 from iscsitrace.plots.scales import TimeAxis
 from iscsitrace.plots.view import View, Zoom
+from iscsitrace.relate import stories
+from iscsitrace.relate.stories import Story
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Source, Table
 from iscsitrace.tables.trace import Trace

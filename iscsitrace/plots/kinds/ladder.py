@@ -11,9 +11,7 @@ from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from iscsitrace.analysis.measures import waits
-from iscsitrace.analysis.taps import crossings
-from iscsitrace.analysis.taps.reading import TappedTrace
+from iscsitrace.measure import waits
 from iscsitrace.plots import ladder_columns as curves
 from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail
@@ -24,6 +22,8 @@ from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.trace import Trace
+from iscsitrace.taps import crossings
+from iscsitrace.taps.reading import TappedTrace
 from iscsitrace.wording.amounts import count
 from iscsitrace.wording.parts import BY_NAME
 

@@ -11,9 +11,9 @@ from matplotlib.colors import LinearSegmentedColormap, LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from iscsitrace.analysis.measures import waits
-from iscsitrace.analysis.measures.waits import UNKNOWN, Waits
 from iscsitrace.errors import InputInvalid
+from iscsitrace.measure import waits
+from iscsitrace.measure.waits import UNKNOWN, Waits
 from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail, even_edges, extremes
 from iscsitrace.plots.kind import Kind, whole_session, with_events

@@ -10,8 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from iscsitrace.analysis.measures.data_commands import is_transfer
 from iscsitrace.errors import InputInvalid
+from iscsitrace.measure.data_commands import is_transfer
 from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail, even_edges
 from iscsitrace.plots.kind import Kind, view_of_data_commands

@@ -8,8 +8,6 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from iscsitrace.analysis.taps.network import Delays, Network
-from iscsitrace.analysis.taps.reading import tapped
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail, extremes
@@ -18,6 +16,8 @@ from iscsitrace.plots.marks import Array, Line
 from iscsitrace.plots.scales import TimeAxis, duration
 from iscsitrace.plots.view import View
 from iscsitrace.tables.trace import Trace
+from iscsitrace.taps.network import Delays, Network
+from iscsitrace.taps.reading import tapped
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from iscsitrace.analysis.groups.jobs import streams as jobs
-from iscsitrace.analysis.groups.jobs.streams import Job
-from iscsitrace.analysis.groups.jobs.streams import Stream as StreamOfJob
-from iscsitrace.analysis.groups.mirrors import recognition
-from iscsitrace.analysis.measures import busy
-from iscsitrace.analysis.measures.budget import PARTS
-from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.errors import InputInvalid
+from iscsitrace.measure import busy
+from iscsitrace.measure.budget import PARTS
 from iscsitrace.plots import style, view
 from iscsitrace.plots.decimation import Detail, LineMaker, chunks, even_edges
 from iscsitrace.plots.examples import Examples
@@ -25,6 +20,11 @@ from iscsitrace.plots.kind import Kind, with_events
 from iscsitrace.plots.marks import Array, Line
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
 from iscsitrace.plots.view import View, Zoom
+from iscsitrace.relate.jobs import streams as jobs
+from iscsitrace.relate.jobs.streams import Job
+from iscsitrace.relate.jobs.streams import Stream as StreamOfJob
+from iscsitrace.relate.mirrors import recognition
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of, sums_of
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table

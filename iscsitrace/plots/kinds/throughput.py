@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.figure import Figure
 
-from iscsitrace.analysis.measures import waits
-from iscsitrace.analysis.measures.nulls import known
 from iscsitrace.errors import InputInvalid
+from iscsitrace.measure import waits
 from iscsitrace.plots import steps, style
 from iscsitrace.plots.decimation import Detail, chunks
 from iscsitrace.plots.kind import Kind, whole_session, with_events
@@ -18,6 +17,7 @@ from iscsitrace.plots.kinds.budget import idle_share
 from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, step_note
 from iscsitrace.plots.view import View, picked_cycles
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table

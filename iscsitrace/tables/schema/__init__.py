@@ -40,10 +40,10 @@ SCHEMA_VERSION: Final = 1
 DERIVED_TABLES: Final[dict[str, Declaration]] = {
     table.name: table for table in (computed.EVENTS, computed.MIRRORED_WRITES, computed.MIRROR_LEGS, computed.STREAMS)
 }
-"""Tables that are computed from these after the pass (analysis/groups/derived.py), by name."""
+"""Tables that are computed from these after the pass (events/derived.py), by name."""
 
 TAPPED_TABLES: Final[dict[str, Declaration]] = {table.name: table for table in (computed.LEGS, computed.TAPS)}
-"""Tables that are computed from captures of the same traffic at several taps (analysis/taps/reading.py), by name."""
+"""Tables that are computed from captures of the same traffic at several taps (taps/reading.py), by name."""
 
 DATASET_TABLES: Final[dict[str, Declaration]] = {
     table.name: table for table in (computed.FINDINGS, computed.EVENTS, computed.TIME_BREAKDOWN)

@@ -1,5 +1,5 @@
 """Columns and tables that are computed from those of the pass. ``tables/phases.py`` computes the columns of ``cycles``,
-``analysis/groups/derived.py`` events, mirrors and streams, ``analysis/taps/reading.py`` what several taps show together,
+``events/derived.py`` events, mirrors and streams, ``taps/reading.py`` what several taps show together,
 and ``fleet/periods.py`` what a dataset has of each period.
 """
 

@@ -1,1 +1,0 @@
-"""Arrays in, results out: pure functions of a trace's tables, NumPy only. Nothing here reads, prints or plots."""

@@ -1,8 +1,0 @@
-"""What limits a session, and which known problems it has: findings with evidence and advice, from tables."""
-
-from typing import Final
-
-from iscsitrace.analysis import session
-
-NEEDED: Final = (*session.NEEDED, "write_starts", "retransmissions")
-"""Tables on request that a diagnosis reads. The last two confirm mirrors and the causes of slow streams."""

@@ -1,1 +1,0 @@
-"""The model fitted to steady cycles: the points, the parameters and the residuals."""

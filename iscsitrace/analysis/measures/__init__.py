@@ -1,1 +1,0 @@
-"""Measures of the tables that need no model: intervals, the time breakdown, throughput, distributions."""

@@ -1,0 +1,170 @@
+"""Which part of each story belongs to which initiator, target, LUN, volume or hour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.diagnosis.headline import Verdict
+from iscsitrace.diagnosis.opinions import Stories
+from iscsitrace.measure import busy
+from iscsitrace.measure.grouping import session_of_stretches
+from iscsitrace.relate import logical_units
+from iscsitrace.relate.attributes import HOUR_NS, Attributes, hour_label
+from iscsitrace.relate.portals import written
+from iscsitrace.relate.stories import Story
+from iscsitrace.tables.numbers import distinct, sums_of
+from iscsitrace.tables.table import Source
+
+Array = NDArray[Any]
+
+
+class Part(NamedTuple):
+    """The part of a story that belongs to one value."""
+
+    key: int | str
+    lost: float
+    """Share of the time that it lost."""
+    busy_ns: float
+
+
+@dataclass(frozen=True)
+class Belonging:
+    """The parts of each story by one attribute."""
+
+    parts: Sequence[Sequence[Part]]
+    """By place of the story."""
+    labels: Mapping[int | str, str] = field(default_factory=dict)
+    """Of keys that are no labels themselves."""
+    hosts: Mapping[int | str, str] = field(default_factory=dict)
+    """The initiators of volumes."""
+
+
+def find(name: str, source: Source, stories: Stories) -> Belonging:
+    """The parts of each story by one of NAMES; ``source`` is the method ``table`` of the trace."""
+    return _BY[name](name, source, stories)
+
+
+def _by_end(name: str, source: Source, stories: Stories) -> Belonging:
+    """By the names of its sessions' ends; of connections without a session by the only name at their address, else by
+    the address.
+    """
+    side = "host" if name == "initiator" else "target"
+    ends = {number: each[side] for number, each in logical_units.ends(source).items()}
+    names: dict[str, set[str]] = {}
+    for story in stories.all:
+        for row in story.connections:
+            if row["session"] in ends:
+                names.setdefault(_address(row, name), set()).add(ends[row["session"]])
+    only = {address: next(iter(found)) for address, found in names.items() if len(found) == 1}
+
+    def labels(story: Story) -> Iterable[str]:
+        named = dict.fromkeys(ends[number] for number in story.numbers if number in ends)
+        addresses = dict.fromkeys(_address(row, name) for row in story.connections)
+        return named or dict.fromkeys(only.get(address, address) for address in addresses)
+
+    every = zip(stories.all, stories.verdicts, strict=True)
+    return Belonging([[Part(label, 1.0, verdict.jobs_ns) for label in labels(story)] for story, verdict in every])
+
+
+def _address(row: Mapping[str, Any], name: str) -> str:
+    if name == "initiator":
+        return str(row["initiator_address"])
+    return written(row["target_address"], row["target_port"])
+
+
+def _by_unit(name: str, source: Source, stories: Stories) -> Belonging:
+    """By LUN or volume: those that its sessions read, write or erase; a failure is that of those that it hit."""
+    told = Attributes(source).by(name)
+    cycles, is_placed = source("cycles"), told.places >= 0
+    sessions, places = cycles.raw("session")[is_placed].astype(np.int64), told.places[is_placed]
+    pairs, which = distinct(sessions * max(len(told.labels), 1) + places)
+    luns = np.zeros(len(pairs), dtype=np.uint64)
+    luns[which] = cycles.raw("lun")[is_placed]
+    used: dict[int, list[tuple[int, int]]] = {}
+    for pair, lun in zip(pairs.tolist(), luns.tolist(), strict=True):
+        session, place = divmod(pair, len(told.labels))
+        used.setdefault(session, []).append((place, lun))
+
+    def parts(story: Story, verdict: Verdict) -> list[Part]:
+        own = {place: lun for number in story.numbers for place, lun in used.get(number, ())}
+        hit = {place for place, lun in own.items() if lun in verdict.luns} or {*own}
+        return [Part(place, float(place in hit), verdict.jobs_ns) for place in own]
+
+    every = zip(stories.all, stories.verdicts, strict=True)
+    hosts: dict[int | str, str] = {each.number: each.host for each in told.volumes.all} if told.volumes else {}
+    return Belonging([parts(story, verdict) for story, verdict in every], dict(enumerate(told.labels)), hosts)
+
+
+def _by_hour(_: str, source: Source, stories: Stories) -> Belonging:
+    """By hour: the busy time, and the time lost: of what broke by when it did, else as the busy time is spread."""
+    found = []
+    busy_ns = _busy_ns(source)
+    for story, verdict in zip(stories.all, stories.verdicts, strict=True):
+        own: dict[int, float] = {}
+        for number in story.numbers:
+            for hour, amount_ns in busy_ns.get(number, {}).items():
+                own[hour] = own.get(hour, 0.0) + amount_ns
+        times = [(row["time_first_ns"], row["time_last_ns"]) for row in story.connections]
+        lost = _shares(verdict.spans) or _normed(own) or _shares(times[:1])
+        found.append([Part(hour, lost.get(hour, 0.0), own.get(hour, 0.0)) for hour in sorted({*own, *lost})])
+    hours = {part.key for parts in found for part in parts}
+    return Belonging(found, {hour: hour_label(int(hour)) for hour in hours})
+
+
+def _busy_ns(source: Source) -> dict[int, dict[int, float]]:
+    """The busy time of each session by hour."""
+    budget = source("budget")
+    sessions = session_of_stretches(budget)
+    which = np.flatnonzero((sessions >= 0) & (budget.each(busy.uses) == busy.BUSY))
+    row, hours, lengths_ns = _cut(budget.raw("time_first_ns")[which], budget.raw("time_last_ns")[which])
+    base = int(hours.min(initial=np.iinfo(np.int64).max)) if len(hours) else 0
+    width = int(hours.max(initial=base)) - base + 1
+    keys, places = distinct(sessions[which][row] * width + (hours - base))
+    sums_ns = sums_of(places, lengths_ns, len(keys))
+    found: dict[int, dict[int, float]] = {}
+    for key, amount_ns in zip(keys.tolist(), sums_ns.tolist(), strict=True):
+        session, hour = divmod(key, width)
+        found.setdefault(session, {})[hour + base] = amount_ns
+    return found
+
+
+def _cut(first_ns: Array, last_ns: Array) -> tuple[Array, Array, Array]:
+    """Intervals cut at the hours: the interval of each piece, its hour and its length."""
+    first, last = first_ns // HOUR_NS, np.maximum(last_ns - 1, first_ns) // HOUR_NS
+    counts = last - first + 1
+    row = np.repeat(np.arange(len(counts)), counts)
+    hours = first[row] + np.arange(len(row)) - (np.cumsum(counts) - counts)[row]
+    starts, ends = np.maximum(first_ns[row], hours * HOUR_NS), np.minimum(last_ns[row], (hours + 1) * HOUR_NS)
+    return row, hours, ends - starts
+
+
+def _shares(spans: Sequence[tuple[int, int]]) -> dict[int, float]:
+    """The share of each hour in these spans; of spans without length those of their instants."""
+    _, hours, lengths_ns = _cut(*np.array(spans, dtype=np.int64).reshape(-1, 2).T)
+    weights = lengths_ns if lengths_ns.any() else np.ones_like(lengths_ns)
+    sums: dict[int, float] = {}
+    for hour, weight in zip(hours.tolist(), weights.tolist(), strict=True):
+        sums[hour] = sums.get(hour, 0.0) + weight
+    return _normed(sums)
+
+
+def _normed(amounts: Mapping[int, float]) -> dict[int, float]:
+    """Each amount / their sum; nothing where that is 0."""
+    whole = sum(amounts.values())
+    return {key: amount / whole for key, amount in amounts.items()} if whole else {}
+
+
+_BY: Final[dict[str, Callable[[str, Source, Stories], Belonging]]] = {
+    "initiator": _by_end,
+    "target": _by_end,
+    "lun": _by_unit,
+    "volume": _by_unit,
+    "hour": _by_hour,
+}
+NAMES: Final = tuple(_BY)
+"""What sessions can be told apart by."""

@@ -1,0 +1,8 @@
+"""What limits a session, and which known problems it has: findings with evidence and advice, from tables."""
+
+from typing import Final
+
+from iscsitrace import measure as session
+
+NEEDED: Final = (*session.NEEDED, "write_starts", "retransmissions")
+"""Tables on request that a diagnosis reads. The last two confirm mirrors and the causes of slow streams."""

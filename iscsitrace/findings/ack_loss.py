@@ -1,0 +1,202 @@
+"""Lost ACKs: the data arrived, but the sender did not hear of it, and a timer retransmitted it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.findings.finding import Advice, Explains, Observation, Problem
+from iscsitrace.findings.history import History
+from iscsitrace.findings.outages import IO_OUTAGE
+from iscsitrace.findings.thresholds import LOSS_SHARE
+from iscsitrace.measure.facts import Facts
+from iscsitrace.measure.intervals import Span, intersection, merged
+from iscsitrace.measure.losses import ack_losses
+from iscsitrace.measure.session import Session, frames_in
+from iscsitrace.measure.stretches import Stretches
+from iscsitrace.relate.outages import OUTAGE_MIN_NS, Outage
+from iscsitrace.tables.nulls import known
+from iscsitrace.tables.table import Table
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
+
+Array = NDArray[Any]
+
+
+LINE_PARTS: Final = 8
+"""A wait for a timer is cut where the retransmission begins to pass the line: for less than such a part of the wait."""
+
+
+def waits(subject: Session) -> Stretches:
+    """The time in recovery that only lost ACKs caused: with the wait before the retransmission."""
+    return _meeting(subject.stretches("loss_recovery"), ack_losses(subject.tables["recoveries"]))
+
+
+def _meeting(stretches: Stretches, recoveries: Table) -> Stretches:
+    """The stretches that meet a recovery, or end just before it; one that never ended lasts."""
+    starts = recoveries.raw("time_first_ns")
+    ends = np.where(known(recoveries, "time_last_ns"), recoveries.raw("time_last_ns"), np.iinfo(np.int64).max)
+    order = np.argsort(starts, kind="stable")
+    starts, reached = starts[order], np.maximum.accumulate(ends[order])
+    before = np.searchsorted(starts, stretches.ends + stretches.lengths // LINE_PARTS, side="right")
+    if not len(starts):
+        return stretches.where(np.zeros(len(stretches.starts), dtype=bool))
+    return stretches.where((before > 0) & (reached[np.maximum(before, 1) - 1] >= stretches.starts))
+
+
+def _until_recovery(stretches: Stretches, recoveries: Table) -> Array:
+    """The ends of the stretches, up to the recovery that begins just after one."""
+    starts = np.sort(recoveries.raw("time_first_ns"))
+    place = np.searchsorted(starts, stretches.ends)
+    following = np.append(starts, np.iinfo(np.int64).max)[place]
+    is_cut = following - stretches.ends <= stretches.lengths // LINE_PARTS
+    return np.asarray(np.where(is_cut, following, stretches.ends))
+
+
+def _in_use(history: History, recoveries: Table) -> tuple[Array, Array]:
+    """The time of these recoveries in which commands were in flight on their connections."""
+    budget = history.rows("budget")
+    used = budget.select(budget["in_flight"] != "none")
+    parts = []
+    for connection in np.unique(recoveries.raw("connection")).tolist():
+        spans: list[Array] = []
+        for table in (recoveries, used):
+            own = table.select(table.raw("connection") == connection)
+            spans += merged(own.raw("time_first_ns"), own.raw("time_last_ns"))
+        parts.append(intersection(*spans))
+    if not parts:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    return np.concatenate([first for first, _ in parts]), np.concatenate([last for _, last in parts])
+
+
+def _has_ack_losses(facts: Facts) -> Array:
+    return facts.count("recoveries", lambda recoveries: known(recoveries, "ack_loss")) > 0
+
+
+def _lost(history: History) -> Observation | None:
+    of_story = ack_losses(history.rows("recoveries"))
+    if not len(of_story):
+        return None
+    of_story = of_story.select(~_is_late(of_story, history.outages))
+    if not len(of_story):
+        return None
+    to_target = 2 * int(of_story.raw("to_target").sum()) > len(of_story)
+    recoveries = of_story.select(of_story.raw("to_target") == to_target)
+    held = [_meeting(member.stretches("loss_recovery"), recoveries) for member in history.members.values()]
+    outages = [each for each in history.outages if _is_in(recoveries, each.from_ns, each.to_ns)]
+    out = np.array([(each.from_ns, each.to_ns) for each in outages], dtype=np.int64).reshape(-1, 2)
+    over = recoveries.select(known(recoveries, "time_last_ns"))
+    used_first, used_last = _in_use(history, over)
+    starts = [*(each.starts for each in held), used_first, out[:, 0]]
+    ends = [*(_until_recovery(each, over) for each in held), used_last, out[:, 1]]
+    firsts, lasts = merged(np.concatenate(starts), np.concatenate(ends))
+    spans = tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
+    cost_ns = sum(last - first for first, last in spans)
+    if history.share(cost_ns) < LOSS_SHARE:
+        return None
+    is_long = any(last - first >= OUTAGE_MIN_NS for first, last in spans)
+    receiver, sender = ("target", "initiator") if to_target else ("initiator", "target")
+    count = int(recoveries.raw("retransmitted_packets").sum())
+    times = wording.count(len(recoveries), "recovery", "recoveries")
+    text = (
+        f"{history.label}: ACKs of the {receiver} were lost, and no data; the {sender} retransmitted "
+        f"{wording.count(count, 'packet')} that had arrived, after timers in {times}, {_stalled(spans, cost_ns)}"
+    )
+    numbers = np.unique(recoveries.raw("connection")).tolist()
+    tap = " or ".join(dict.fromkeys(history.source.tap_of(each, to_target=to_target) for each in numbers))
+    facts = " ".join(_facts(recoveries, receiver, sender, tap))
+    longest = np.argsort(-_lengths(recoveries), kind="stable")[:3]
+    return Observation(
+        text,
+        frames_in(recoveries, longest, "frame_first", "frame_last"),
+        float(cost_ns),
+        cause=f"{capital(text)}. {facts}",
+        spans=spans,
+        is_final=any(not each.is_over for each in outages),
+        rank="failure" if is_long else None,
+        severity="error" if is_long else None,
+        points_to=_stretch(recoveries, receiver, sender, tap),
+    )
+
+
+def _is_late(recoveries: Table, outages: Sequence[Outage]) -> Array:
+    """Which begin a second or more after the begin of an outage: a timer was due before, and what it retransmitted was
+    lost. So was data, and nothing passed the path.
+    """
+    starts, late = recoveries.raw("time_first_ns"), np.zeros(len(recoveries), dtype=bool)
+    for each in outages:
+        late |= (starts - each.from_ns >= OUTAGE_MIN_NS) & (starts <= each.to_ns)
+    return late
+
+
+def _stalled(spans: tuple[Span, ...], cost_ns: int) -> str:
+    if len(spans) == 1:
+        return f"and stalled for {wording.time(cost_ns)}"
+    longest = max((last - first for first, last in spans), default=0)
+    return f"and stalled for {wording.time(cost_ns)} in all, the longest {wording.time(longest)}"
+
+
+def _facts(recoveries: Table, receiver: str, sender: str, tap: str) -> Iterator[str]:
+    where = _stretch(recoveries, receiver, sender, tap).removeprefix("the path ")
+    places = set(recoveries["ack_loss"].tolist())
+    if len(places) > 1:
+        yield f"They were lost {where}."
+    elif "beyond_tap" in places:
+        yield f"The ACKs passed the {tap}: they were lost {where}."
+    else:
+        yield f"The ACKs never reached the {tap}: they were lost {where}."
+    yield f"The {receiver} had the data before the retransmissions: it reported it as received twice (D-SACK)."
+
+
+def _stretch(recoveries: Table, receiver: str, sender: str, tap: str) -> str:
+    """The part of the path that lost the ACKs."""
+    places = set(recoveries["ack_loss"].tolist())
+    if len(places) > 1:
+        return f"the path on both sides of the {tap}"
+    first, last = (tap, sender) if "beyond_tap" in places else (receiver, tap)
+    return f"the path between the {first} and the {last}"
+
+
+def _lengths(recoveries: Table) -> Array:
+    is_over = known(recoveries, "time_last_ns")
+    lengths = recoveries.raw("time_last_ns") - recoveries.raw("time_first_ns")
+    return np.asarray(np.where(is_over, lengths, np.iinfo(np.int64).max))
+
+
+def _is_in(recoveries: Table, from_ns: int, to_ns: int) -> bool:
+    starts = recoveries.raw("time_first_ns")
+    return bool(((starts >= from_ns) & (starts <= to_ns)).any())
+
+
+ACK_LOSS: Final = Problem(
+    name="ack_loss",
+    scope="story",
+    meaning="The path loses ACKs and no data. The sender hears nothing of what arrived, waits for a timer (tail loss "
+    "probe or RTO) and retransmits it for nothing; all that time its window is full, and the transfer stalls.",
+    condition="Recoveries in which lost ACKs, and no lost data, made a timer fire (docs/method.md, section 5), take at "
+    f"least {wording.percent(LOSS_SHARE)} of the busy time. A stall of a second or more is a failure.",
+    evidence="First and last frames of the longest recoveries. The cost is the time in these recoveries, with the "
+    "waits before them and the outages that they caused.",
+    example="Session 0: ACKs of the initiator were lost, and no data; the target retransmitted 2 packets that had "
+    "arrived, after timers in 1 recovery, and stalled for 719.3 ms. The ACKs passed the tap: they were lost "
+    "between the tap and the target. The initiator had the data before the retransmissions: it reported it "
+    "as received twice (D-SACK).",
+    explains=Explains("loss_recovery", specificity=2),
+    accounts_for=(IO_OUTAGE,),
+    advice=(
+        Advice(
+            "Find where packets to the sender of the data are dropped: one direction of a link or of a bond, a full "
+            "queue in that direction (ip -s link, tc -s qdisc, drops of the switch port), a policer, a firewall that "
+            "sees only one direction. Captures at both hosts show on which side of each hop ACKs are missing."
+        ),
+        Advice(
+            "Keep stalls short: on a Linux sender net.ipv4.tcp_early_retrans = 3 (tail loss probe, after two RTTs "
+            "instead of an RTO), on both sides net.ipv4.tcp_sack and tcp_dsack = 1."
+        ),
+    ),
+    where=_has_ack_losses,
+    tell=_lost,
+)

@@ -1,0 +1,142 @@
+"""Delayed acknowledgments: TCP holds a status or data back until the preceding data is acknowledged, or a recovery or
+slow start waits for the ACK of its only segment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from iscsitrace.findings.case import Case, is_worth
+from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
+from iscsitrace.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
+from iscsitrace.fit.gain import Change
+from iscsitrace.measure import all_waits as busy_columns
+from iscsitrace.measure.facts import Facts
+from iscsitrace.measure.session import frames_in
+from iscsitrace.measure.workload import MIN_TASKS
+from iscsitrace.tables.table import Table
+from iscsitrace.wording import amounts as wording
+
+
+def _is_held(facts: Facts) -> Found:
+    waits = busy_columns.of_parts(facts, "ack_wait")
+    rows = np.unique(waits.row[(waits.row >= 0) & (waits.lengths > 0)])
+    counts = np.bincount(facts.places("cycles")[rows] + 1, minlength=len(facts) + 1)[1:]
+    return Found(counts >= MIN_TASKS, facts.part_ns("ack_wait"))
+
+
+def _held(case: Case) -> Observation:
+    subject = case.subject
+    waits = subject.stretches("ack_wait")
+    by_cycle = subject.waits_by_cycle(waits)
+    count = int((by_cycle > 0).sum())
+    median = f"median {wording.time(float(np.median(by_cycle[by_cycle > 0])))}"
+    cycles = subject.cycles
+    has_status_apart = cycles.raw("is_read") & ~cycles.raw("is_status_in_data") & (cycles.raw("data_bytes") > 0)
+    if 2 * int(by_cycle[has_status_apart].sum()) > waits.total_ns:
+        held = int((by_cycle[has_status_apart] > 0).sum())
+        text = f"the status of {wording.count(held, 'read')} waited for the ACK of the preceding data, {median}"
+        frames = frames_in(cycles, subject.longest_rows(waits), "data_last_frame", "status_frame")
+    else:
+        text = f"{wording.count(count, 'command')} waited while TCP held data back until an ACK arrived, {median}"
+        frames = subject.evidence(waits)
+    return Observation(text, frames)
+
+
+STATUS_IN_DATA: Final = Change(
+    "status in the last Data-In",
+    lambda situation: situation.without("ack_wait").with_setting(is_status_held=False),
+    ("ack_wait", "propagation"),
+)
+
+
+def _status_in_data(basis: Basis) -> Iterator[Change]:
+    if basis.measured.situation.setting.is_status_held:
+        yield STATUS_IN_DATA
+
+
+def _nothing_held(basis: Basis) -> Iterator[Change]:
+    if not basis.measured.situation.setting.is_status_held:
+        yield Change("no data held back for ACKs", lambda situation: situation.without("ack_wait"), ("ack_wait",))
+
+
+HELD_FOR_ACK: Final = Problem(
+    name="held_for_ack",
+    meaning="TCP holds back the status of a read, or the last part of other data, until the preceding data is "
+    "acknowledged: Nagle's algorithm, made worse by delayed ACKs. Each read then takes two RTTs instead of one.",
+    condition=f"`ack_wait` takes {WORTH}, in at least {MIN_TASKS} commands.",
+    evidence="The last data and the status of the three reads that waited longest, or the frames that ended the "
+    "longest waits. The share is the time waited.",
+    example="The status of 63 reads waited for the ACK of the preceding data, median 48.0 ms.",
+    explains=Explains("ack_wait", least=WORTH_A_CHANGE),
+    advice=(
+        Advice(
+            "Have the target send the status in the last Data-In PDU (S bit), as LIO and tgt do: look for an option or "
+            "a newer release of the target.",
+            _status_in_data,
+        ),
+        Advice("Disable Nagle's algorithm on the sender (TCP_NODELAY).", _nothing_held),
+        Advice("Enable quick ACKs on the receiver: `ip route change ... quickack 1` for the sender's network."),
+    ),
+    where=_is_held,
+    tell=_held,
+)
+
+# --- delayed_ack_in_recovery
+
+
+def _delayed(case: Case) -> Observation | None:
+    subject = case.subject
+    if not any(row["delayed_ack_wait_count"] for row in subject.senders):
+        return None
+    senders = subject.tables["senders"]
+    both = (_waited(senders, to_target=each) for each in (True, False))
+    waited, cost_ns, to_target = max(both, key=lambda each: each[1])
+    count = int(waited.raw("delayed_ack_wait_count").sum())
+    if not count or not is_worth(subject, cost_ns, LOSS_SHARE):
+        return None
+    recoveries = subject.tables["recoveries"]
+    recoveries = recoveries.select((recoveries.raw("to_target") == to_target) & (recoveries.raw("delayed_ack_ns") > 0))
+    longest = np.argsort(-recoveries.raw("delayed_ack_ns"), kind="stable")[:3]
+    receiver, sender = ("target", "initiator") if to_target else ("initiator", "target")
+    return Observation(
+        f"the {receiver} held back {wording.count(count, 'ACK')} while the {sender} waited with one segment in flight, "
+        f"in a recovery or slow start: {wording.time(cost_ns / count)} on average, {wording.time(cost_ns)} in all",
+        [*waited.raw("delayed_ack_wait_frame").tolist(), *frames_in(recoveries, longest, "frame_first", "frame_last")],
+        cost_ns,
+    )
+
+
+def _waited(senders: Table, *, to_target: bool) -> tuple[Table, int, bool]:
+    """The senders of a direction that waited for delayed ACKs, how long, and the direction."""
+    rows = senders.select((senders.raw("to_target") == to_target) & (senders.raw("delayed_ack_wait_count") > 0))
+    return rows, int(rows.raw("delayed_ack_wait_ns").sum()), to_target
+
+
+DELAYED_ACK_IN_RECOVERY: Final = Problem(
+    name="delayed_ack_in_recovery",
+    meaning="After a retransmission timeout, and in a slow start with a small initial window, TCP has one segment in "
+    "flight and waits for its ACK. A receiver that delays ACKs holds this one back (40 ms on Linux, up to 200 ms on "
+    "Windows and ESXi), so that each step of the recovery takes as long.",
+    condition="ACKs that were held back while a recovery or slow start waited for them (docs/method.md, section 5) "
+    f"cost at least {wording.percent(LOSS_SHARE)} of the busy time.",
+    evidence="The ACK that was held back longest, and first and last frames of such recoveries. The share is the time "
+    "for which the ACKs were held back.",
+    example="The initiator held back 1 ACK while the target waited with one segment in flight, in a recovery or slow "
+    "start: 40.0 ms on average, 40.0 ms in all.",
+    explains=Explains("loss_recovery", specificity=1),
+    advice=(
+        Advice(
+            "Disable delayed ACKs on the receiver. ESXi: DelayedAck in the advanced options of the iSCSI adapter. "
+            "Windows: TcpAckFrequency = 1 of the interface (registry, Tcpip\\Parameters\\Interfaces). Linux: `ip route "
+            "change ... quickack 1` for the sender's network."
+        ),
+        Advice("If packets are lost (finding loss), fix that first: a recovery without a timeout does not wait so."),
+        Advice("If the sender's initial window is a segment or two, raise it: `ip route change ... initcwnd 10`."),
+    ),
+    where=lambda columns: columns.total("senders", "delayed_ack_wait_count") > 0,
+    tell=_delayed,
+)

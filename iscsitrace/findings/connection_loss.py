@@ -1,0 +1,159 @@
+"""Lost connections: a session that ended without a logout, and what it took to have one again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from iscsitrace.findings import login_advice
+from iscsitrace.findings.failures import NOP_TIMEOUT
+from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.history import History
+from iscsitrace.findings.partial_losses import partial_losses
+from iscsitrace.findings.session_loss import Loss, losses, may_be_lost
+from iscsitrace.measure.intervals import covered_ns
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
+
+
+def _lost(history: History) -> Observation | None:
+    found = losses(history)
+    if not found:
+        return _lost_in_part(history)
+    worst = max(found, key=lambda each: each.until_ns - each.from_ns)
+    spans = tuple((each.from_ns, each.until_ns) for each in found)
+    cost_ns = covered_ns(spans)
+    in_vain = [each for each in found if not each.is_recovered and each.rebuilding.last_ns is not None]
+    is_harmless = all(each.is_like_an_end for each in found) and not in_vain
+    ended = [each for each in found if not each.is_recovered and not each.is_like_an_end]
+    fact = f"{history.label} lost {_how_long(history, found, worst)}"
+    parts = [f"{capital(fact)}.", worst.how(history)]
+    if worst.in_flight:
+        parts.append(f"{capital(wording.count(worst.in_flight, 'command'))} had no status.")
+    if worst.failover:
+        over = worst.failover
+        them = "it" if worst.in_flight == over.count == 1 else f"{over.count} of them" if worst.in_flight > 1 else "it"
+        parts.append(
+            f"The initiator ran {them} over another path ({over.label}); the last ended "
+            f"{wording.time(over.until_ns - worst.from_ns)} after the loss."
+        )
+    parts.extend(worst.rebuilding.sentences())
+    if worst.login_ns is not None:
+        # counted from what had no answer, if there is such: the connection was dead from then on
+        since = f" after that {worst.unanswered.what}" if worst.unanswered and worst.from_ns < worst.lost_ns else ""
+        login = wording.time(worst.login_ns - worst.from_ns)
+        parts.append(f"The initiator logged in again {login}{since or ' later'}")
+        if worst.resumed_ns is not None:
+            parts[-1] += ", and I/O resumed"
+            if worst.until_ns != worst.resumed_ns:
+                parts[-1] += f" after {wording.time(worst.resumed_ns - worst.from_ns)}"
+        parts[-1] += "."
+    elif not worst.is_recovered:
+        parts.append("No login followed in the capture.")
+    refused = [each.status for loss in found for each in loss.rebuilding.logins if each.status and each.status[0] > 1]
+    return Observation(
+        fact,
+        _frames(found),
+        float(cost_ns) if cost_ns else None,
+        severity="info" if is_harmless else None,
+        cause=" ".join(parts),
+        spans=spans,
+        sessions=history.sessions,
+        is_final=bool(ended or in_vain),
+        advice=(*CONNECTION_LOST.advice, *login_advice.of(refused)) if refused else None,
+        points_to=worst.side,
+    )
+
+
+def _how_long(history: History, found: Sequence[Loss], worst: Loss) -> str:
+    """``its connection for 7.0 s, from 4.70 s to 11.70 s``."""
+    start, length = history.since_start(worst.from_ns), wording.time(worst.until_ns - worst.from_ns)
+    if worst.until_ns == worst.from_ns:
+        when = f"at {start}"
+    elif worst.is_recovered:
+        when = f"for {length}, from {start} to {history.since_start(worst.until_ns)}"
+    else:
+        when = f"for more than {length}, from {start} on"
+    connection = f"{'its' if len(history.sessions) == 1 else 'their'} connection"
+    if len(found) == 1:
+        return f"{connection} {when}"
+    return f"{connection} {len(found)} times, the {'longest' if worst.until_ns > worst.from_ns else 'first'} {when}"
+
+
+def _lost_in_part(history: History) -> Observation | None:
+    """Of connections whose session went on over another one (MC/S)."""
+    found = partial_losses(history)
+    if not found:
+        return None
+    worst = max(found, key=lambda each: (each.in_flight - each.retried, each.until_ns - each.end.at_ns))
+    spans = tuple((each.end.at_ns, each.until_ns) for each in found)
+    cost_ns = covered_ns(spans)
+    number = f"connection {worst.connection}" + ("" if worst.cid is None else f" (CID {worst.cid})")
+    times = f"; it lost connections {len(found)} times in all" if len(found) > 1 else ""
+    others = wording.count(worst.left, "other connection") if worst.left else "a new connection"
+    fact = f"session {worst.session} lost {number} and went on over {others}{times}"
+    story = " ".join(
+        (
+            f"{capital(fact)}.",
+            f"The {worst.end.by} {worst.end.verb} it at {history.since_start(worst.end.at_ns)}, without a logout.",
+            *worst.sentences(history),
+        )
+    )
+    return Observation(
+        fact,
+        [each.end.frame for each in found],
+        float(cost_ns) if cost_ns else None,
+        severity=None if any(each.in_flight for each in found) else "warning",
+        cause=story,
+        spans=spans,
+        sessions=tuple(dict.fromkeys(each.session for each in found)),
+        is_final=any(each.in_flight > each.retried for each in found),
+        points_to=worst.side,
+    )
+
+
+def _frames(found: Iterable[Loss]) -> Iterator[int | None]:
+    for loss in found:
+        yield loss.end.frame if loss.end else None
+        yield from (row["syn_frame"] for row in loss.rebuilding.connects[:1])
+        yield from (frame for each in loss.rebuilding.logins[:1] for frame in each.frames)
+
+
+CONNECTION_LOST: Final = Problem(
+    name="connection_lost",
+    scope="story",
+    meaning="A session's connection ended without a logout: a RST, a close, or a new login in its place.",
+    condition="A normal session that ended without a logout. It is only a note where the initiator closed it with "
+    "nothing in flight, and no login followed: many programs end like this. Also a connection of a session that went "
+    "on over another one (MC/S), where neither was logged out.",
+    evidence="The RST or FIN of each, and the first connect and login that failed after it. The cost is the time to "
+    "the first I/O of the next session, or to the last try: from the loss on, or from a NOP that had no answer, or a "
+    "retransmission where nothing was in flight. Where "
+    "the session went on, it is the time until the commands of the lost connection had ended on another one; with "
+    "another path to the volume, until they had ended there.",
+    example="Sessions 0 and 1 lost their connection for 2.0 s, from 1.00 s to 3.00 s. The target reset the "
+    "connection at 1.00 s. 1 command had no status. The initiator logged in again 2.0 s later, and I/O "
+    "resumed.",
+    severity="error",
+    rank="failure",
+    advice=(
+        Advice(
+            "Find out why the connection ended: the log of the side that closed it, at that time. A RST of the "
+            "target is a restart, a failover, a removed portal or a firewall; a close by the initiator often "
+            "follows a NOP time-out. A target that closes healthy connections again and again may see a second host "
+            "with the same InitiatorName and ISID."
+        ),
+        Advice(
+            "Decide how long I/O may wait for a new login: node.session.timeo.replacement_timeout in open-iscsi "
+            "(5 to 15 s with multipath, 120 s without), RecoveryTimeout on ESXi, MaxRequestHoldTime on Windows."
+        ),
+        Advice(
+            "Decide how soon a dead connection is noticed: node.conn[0].timeo.noop_out_interval and "
+            "noop_out_timeout in open-iscsi, NoopOutInterval and NoopOutTimeout on ESXi."
+        ),
+    ),
+    tell=_lost,
+    # a session of several connections may lose one of them
+    where=lambda columns: may_be_lost(columns) | (columns.count("connections") > 1),
+    accounts_for=(NOP_TIMEOUT,),
+)

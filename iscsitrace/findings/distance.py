@@ -1,0 +1,240 @@
+"""Latency-bound sessions: the commands in flight do not fill the path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from iscsitrace.findings.case import Case
+from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
+from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
+from iscsitrace.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
+from iscsitrace.fit.gain import OF_A_COMMAND, OF_A_WINDOW, Change
+from iscsitrace.fit.situation import Situation
+from iscsitrace.measure import all_waits as busy_columns
+from iscsitrace.measure import by_subject, line, system_calls
+from iscsitrace.measure.data_commands import is_transfer
+from iscsitrace.measure.facts import Array, Facts, path_ns, transfers, workloads
+from iscsitrace.measure.session import Session
+from iscsitrace.measure.stretches import Stretches
+from iscsitrace.measure.workload import MIN_TASKS, MIXED, Workload
+from iscsitrace.tables.nulls import known
+from iscsitrace.tables.table import Table
+from iscsitrace.wording import amounts as wording
+
+
+def _waits(subject: Session) -> Stretches:
+    """Waits of reads and writes for the RTT."""
+    found = subject.with_next(subject.stretches("propagation"))
+    return found.where(subject.is_of(found, subject.is_transfer))
+
+
+def _waited(facts: Facts) -> Found:
+    """The time in which commands wait for the RTT, of all sessions: where reads and writes wait for it long enough to
+    be worth a change, with enough commands and a known RTT.
+    """
+    found = busy_columns.with_next(facts, busy_columns.of_parts(facts, "propagation"))
+    found = found.where(facts.table("cycles").each(is_transfer)[found.row])
+    asked, waited_ns = facts.once(workloads), found.sums_ns(facts)
+    has_pattern = np.zeros(len(facts), dtype=bool)
+    has_pattern[asked.numbers] = asked.task_counts >= MIN_TASKS
+    rtt_ns = facts.once(path_ns)
+    is_found = has_pattern & (rtt_ns >= 0) & (facts.share(waited_ns) >= WORTH_A_CHANGE)
+    return Found(is_found, facts.part_ns("propagation"))
+
+
+# --- queue_depth_low
+
+NEAR_NS: Final = 5 * MILLISECOND_NS
+"""RTT below which one command at a time is no problem: the path is a LAN's, or of the length over which arrays mirror
+synchronously, and healthy storage takes longer than it."""
+
+
+def _low_depth(facts: Facts) -> Found:
+    return replace(facts.once(_waited), is_note=facts.once(path_ns) < NEAR_NS)
+
+
+def _queue_depth(case: Case) -> Observation | None:
+    subject = case.subject
+    load = _load(subject.workload) if subject.workload else ""
+    return Observation(
+        f"the initiator {load}; RTT {wording.time(subject.path_ns or 0)}",
+        subject.frames_of(subject.longest_rows(case.once(_waits))),
+        cause=f"It {load}.",
+    )
+
+
+def _load(asked: Workload) -> str:
+    """``issues one 128 KiB read at a time (queue depth 1)``."""
+    size, depth = wording.size(asked.block_bytes), asked.queue_depth
+    word = "command" if asked.word == MIXED else asked.word
+    if depth == 1:
+        return f"issues one {size} {word} at a time (queue depth 1)"
+    return f"keeps {depth} {word}s of {size} in flight (queue depth {depth})"
+
+
+QUEUE_DEPTH_LOW: Final = Problem(
+    name="queue_depth_low",
+    meaning="All commands in flight wait for the RTT at the same time, and the line is idle: there are too few "
+    "commands in flight, or they are too small, for this RTT. The usual case is queue depth 1.",
+    condition=f"`propagation` of reads and writes takes {WORTH}, with at least {MIN_TASKS} reads and writes. "
+    f"A note below an RTT of {wording.time(NEAR_NS)}.",
+    evidence="The three commands that waited longest for the RTT, from command to status. The share is the time "
+    "waited.",
+    example="It issues one 128 KiB read at a time (queue depth 1).",
+    explains=Explains("propagation", 1, WORTH_A_CHANGE),
+    advice=(
+        Advice(RAISE_QUEUE_DEPTH, next_queue_depths),
+        Advice(
+            "Allow that queue depth: node.session.queue_depth and, at least as large, node.session.cmds_max in "
+            "open-iscsi, /sys/block/DEVICE/queue/nr_requests, and `targetcli /iscsi/IQN/tpg1 set attribute "
+            "default_cmdsn_depth=128` on LIO."
+        ),
+        Advice(
+            "Larger I/O helps sequential work in the same way. Several sessions (node.session.nr_sessions, with "
+            "multipath) help a file system that waits for each write."
+        ),
+    ),
+    where=_low_depth,
+    tell=_queue_depth,
+)
+
+
+# --- block_size_small
+
+SEQUENTIAL: Final = 0.5
+"""Least share of commands that begin at the LBA where another ended. Random I/O cannot be merged into larger I/O."""
+
+LARGE_BLOCK_BYTES: Final = 1 << 20
+"""I/O size that is no longer small: the default limit of a Linux request is 1280 KiB (max_sectors_kb)."""
+
+_BLOCKS_TRIED: Final = (LARGE_BLOCK_BYTES // 4, LARGE_BLOCK_BYTES)
+
+
+def _small_blocks(facts: Facts) -> Found:
+    """Where the waits are those of small sequential commands."""
+    may_be = facts.once(_sequential) >= SEQUENTIAL
+    return Found(may_be & (facts.once(_passing_ns) < facts.once(path_ns)), facts.once(_waited).cost_ns)
+
+
+def _is_small(facts: Facts) -> Array:
+    """Where commands that are small wait."""
+    found, asked = np.zeros(len(facts), dtype=bool), facts.once(workloads)
+    found[asked.numbers] = asked.block_bytes < LARGE_BLOCK_BYTES
+    return np.asarray(found & facts.once(_waited).is_found)
+
+
+def _sequential(facts: Facts) -> Array:
+    """Share of the commands that are sequential, where small ones wait; else 0."""
+    return system_calls.sequential_shares(*_transfers_of(facts, facts.once(_is_small)), len(facts))
+
+
+def _passing_ns(facts: Facts) -> Array:
+    """Time of the commands in flight on the line, where small sequential ones wait; from their transfer times where
+    the line rate is unknown.
+    """
+    moved, places = _transfers_of(facts, facts.once(_sequential) >= SEQUENTIAL)
+    is_known = known(moved, "transfer_ns")
+    medians_ns = by_subject.medians(places[is_known], moved.raw("transfer_ns")[is_known], len(facts))
+    asked, found = facts.once(workloads), np.zeros(len(facts))
+    rates, medians_ns = line.rates(facts)[asked.numbers], medians_ns[asked.numbers]
+    each_ns = asked.block_bytes * 1e9 / np.maximum(rates, 1)
+    found[asked.numbers] = np.where(rates > 0, each_ns, medians_ns) * asked.queue_depths
+    return found
+
+
+def _transfers_of(facts: Facts, which: Array) -> tuple[Table, Array]:
+    """The complete reads and writes of these subjects, and the subject of each."""
+    moved, places = facts.once(transfers)
+    is_own = which[places]
+    return moved.select(is_own), places[is_own]
+
+
+def _block_size(case: Case) -> Observation:
+    subject = case.subject
+    moved, size = subject.transfers, subject.workload.block_bytes if subject.workload else 0
+    call = case.system_call
+    shown = list(call.rows[:3]) if call else _one_after_another(subject)
+    text = (
+        f"the commands in flight take {wording.time(subject.fact(_passing_ns))} on the line, the RTT is "
+        f"{wording.time(subject.path_ns or 0)}: {wording.size(size)} I/O is small for this path, and "
+        f"{wording.percent(subject.fact(_sequential))} of the commands are sequential"
+    )
+    return Observation(
+        text + (f"; {_of_call(call)}" if call else ""),
+        subject.frames_of(subject.rows_of(moved.raw("cycle")[shown])),
+    )
+
+
+def _one_after_another(subject: Session) -> list[int]:
+    """Rows in ``transfers`` of three commands, each of which begins where the one before it ended."""
+    cycles = subject.transfers
+    continued = system_calls.is_continued(cycles)
+    runs = np.flatnonzero(continued[1:-1] & continued[2:])
+    first = int(runs[0]) if len(runs) else 0
+    return list(range(first, min(first + 3, len(cycles))))
+
+
+def _of_call(call: system_calls.SystemCall) -> str:
+    pieces = " + ".join(wording.size(piece) for piece in call.pieces[:6])
+    more = " + ..." if len(call.pieces) > 6 else ""
+    order = "issued together" if call.is_at_once else "issued one after another"
+    return (
+        f"inferred system calls of {wording.size(call.bytes)}, each split into {len(call.pieces)} commands "
+        f"({pieces}{more}), {order}"
+    )
+
+
+def blocks(size: int) -> Change:
+    """I/O of this size."""
+    change = partial(Situation.with_setting, block_bytes=size)
+    return Change(f"{wording.size(size)} I/O", change, (*OF_A_COMMAND, *OF_A_WINDOW))
+
+
+def _larger_blocks(basis: Basis) -> Iterator[Change]:
+    block = basis.measured.situation.setting.block_bytes
+    yield from (blocks(size) for size in _BLOCKS_TRIED if size >= 2 * block)
+
+
+def _whole_system_calls(basis: Basis) -> Iterator[Change]:
+    call = basis.case.system_call
+    if call and call.bytes > basis.measured.situation.setting.block_bytes:
+        yield blocks(call.bytes)
+
+
+BLOCK_SIZE_SMALL: Final = Problem(
+    name="block_size_small",
+    meaning="Sequential I/O of a small size: each command moves little data and waits a full RTT. The I/O size is the "
+    "PDU block size, the command's Expected Data Transfer Length. Where the sizes show that the kernel split larger "
+    "system calls, the finding reports their size and pieces.",
+    condition="As queue_depth_low, and the commands in flight (median I/O size times median queue depth) take less "
+    f"time on the line than the RTT; the median I/O size is under {wording.size(LARGE_BLOCK_BYTES)}, and at least "
+    f"{wording.percent(SEQUENTIAL)} of the commands begin at the LBA where another ended.",
+    evidence="Three consecutive commands, from command to status; where a system call was split, the commands of one "
+    "call. The share is that of queue_depth_low: the same time can be saved in two ways.",
+    example="The commands in flight take 856 µs on the line, the RTT is 8.0 ms: 32 KiB I/O is small for this path, "
+    "and 99.21 % of the commands are sequential.",
+    explains=Explains("propagation", least=WORTH_A_CHANGE),
+    advice=(
+        Advice(
+            "Use larger I/O: the program's block size (bs=), and for buffered reads "
+            "/sys/block/DEVICE/queue/read_ahead_kb.",
+            _larger_blocks,
+        ),
+        Advice(
+            "Stop the kernel from splitting it: raise /sys/block/DEVICE/queue/max_sectors_kb, up to max_hw_sectors_kb.",
+            _whole_system_calls,
+            is_tried_first=True,
+        ),
+        Advice(
+            "Set node.session.iscsi.MaxBurstLength and node.conn[0].iscsi.MaxRecvDataSegmentLength to at least the "
+            "I/O size, so that each command needs few PDUs."
+        ),
+    ),
+    where=_small_blocks,
+    tell=_block_size,
+)

@@ -1,0 +1,421 @@
+"""Problems and findings: a problem is declared once, a finding is one problem of one session, connection or story.
+
+A problem is one object: meaning, evidence, the part of the time that it explains, scope, advice with its what-ifs, its
+condition over the facts of all sessions, and its words for one of them. Settings are spelled as their programs spell
+them: open-iscsi's ``node.``, LIO's through ``targetcli``, sysctl's ``net.``, those of a Linux block device
+``/sys/block/DEVICE/queue``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
+
+import numpy as np
+
+from iscsitrace.findings.thresholds import SHOWN_FRAMES, WARNING
+from iscsitrace.fit.gain import Change, Gain
+from iscsitrace.measure import all_waits as busy_columns
+from iscsitrace.measure.intervals import Span
+from iscsitrace.measure.selection import frames_filter
+from iscsitrace.measure.workload import MOST
+from iscsitrace.wording import amounts
+from iscsitrace.wording.sentences import sentence
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from iscsitrace.findings.case import Case
+    from iscsitrace.fit.measurement import Measured
+    from iscsitrace.measure.facts import Facts
+
+Rank = Literal["failure", "slowness", "note"]
+
+Scope = Literal["connection", "session", "story"]
+"""Each session and each connection; only sessions, where connections or sessions are compared; or sessions that took
+each other's place, with their connections."""
+
+SEVERITIES: Final = ("info", "warning", "data_loss", "error")
+"""As for counters: a note; costs much time; missing from the capture; a failure."""
+
+
+LEAST_COST_NS: Final = 1_000_000_000
+"""Cost from which on a failure is what a person reads first: a second is what a user notices."""
+
+LEAST_SHARE: Final = 0.05
+"""The same as a share of the busy time."""
+
+
+class Examined(Protocol):
+    """What a problem is looked for in: a session or connection (``Case``), or a story (``History``)."""
+
+    @property
+    def is_session(self) -> bool:
+        """Whether it is a whole session, or more."""
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        """The time of its I/O."""
+
+    @property
+    def sessions(self) -> tuple[int, ...]:
+        """The numbers of its sessions."""
+
+    @property
+    def luns(self) -> tuple[int, ...]:
+        """The logical units that it reads or writes."""
+
+    @property
+    def jobs_ns(self) -> int:
+        """Busy time."""
+
+    def part_ns(self, part: str) -> int:
+        """Busy time in one part of the time breakdown."""
+
+    def share(self, amount_ns: float) -> float:
+        """Share of the busy time."""
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Input of a what-if: the finding, and its session as measured for the model."""
+
+    case: Case
+    measured: Measured
+    finding: Finding
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One fix, with its what-if."""
+
+    text: str
+    what_if: Callable[[Basis], Iterator[Change]] | None = None
+    """The changes to predict, the smallest first; None where the model cannot predict the fix."""
+    is_tried_first: bool = False
+    """Whether its gains come first in the list of gains."""
+
+
+@dataclass(frozen=True)
+class Explains:
+    """The part of the time breakdown that a problem causes."""
+
+    part: str
+    specificity: int = 0
+    """The headline prefers the most specific problem of a part."""
+    least: float = field(default=0.0, compare=False)
+    """Share of the busy time that the part takes at least; where it takes less, the problem is not looked for."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A problem as observed in one session, connection or story."""
+
+    text: str
+    """The facts with their numbers, as a sentence without its first capital and full stop."""
+    frames: Iterable[int | None]
+    """Frames that show it, the clearest first."""
+    cost_ns: float | None = None
+    """The time that it costs; None where this is unknown."""
+    share: float | None = None
+    """Instead of the cost, where it is not a share of the busy time."""
+    severity: str | None = None
+    """Instead of the problem's severity."""
+    rank: Rank | None = None
+    """Instead of the problem's rank."""
+    cause: str | None = None
+    """The sentence for the headline, where it is not the text."""
+    spans: tuple[Span, ...] = ()
+    """When; the time of the I/O, where nothing is given."""
+    sessions: tuple[int, ...] = ()
+    """The sessions that have it; all that were looked at, where nothing is given."""
+    luns: tuple[int, ...] = ()
+    """The logical units that have it; all that were read or written, where nothing is given."""
+    is_final: bool = False
+    """Whether it ended in an I/O error or a refused login, so that it matters whatever it cost."""
+    advice: tuple[Advice, ...] | None = None
+    """Instead of the problem's advice."""
+    points_to: str | None = None
+    """Instead of the problem's side."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Which subjects have a problem, and what it costs them: a value for each row of the facts."""
+
+    is_found: NDArray[Any]
+    cost_ns: NDArray[Any] | None = None
+    """The time that it costs; None where this is unknown."""
+    is_note: NDArray[Any] | None = None
+    """Which have it as a note, whatever its share."""
+    share: NDArray[Any] | None = None
+    """Instead of the cost, where it is not a share of the busy time."""
+
+
+def anywhere(facts: Facts) -> NDArray[Any]:
+    """All may have it."""
+    return np.ones(len(facts), dtype=bool)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A known problem, and how to find it."""
+
+    name: str
+    meaning: str
+    condition: str
+    """When it is reported, in words."""
+    evidence: str
+    """Which frames the finding shows, and what its share means."""
+    example: str
+    """The sentence of the headline for a capture that has it: the tests hold its words against such a capture."""
+    advice: tuple[Advice, ...]
+    tell: Callable[[Any], Observation | None]
+    """Puts it in words, with frames: called with a ``Case``, of a story with a ``History``. Where the facts do
+    not decide, it also looks whether the problem is there, and what it costs."""
+    where: Callable[[Facts], Found | NDArray[Any]] = anywhere
+    """Its condition over the facts of all sessions, connections or stories: which have it, and what it costs them; or,
+    where one has to be looked at to know, which may have it, as a boolean for each."""
+    rank: Rank = "slowness"
+    """What broke comes before what is slow; notes never lead."""
+    explains: Explains | None = None
+    """None where it explains no part."""
+    severity: str | None = None
+    """None where the share decides."""
+    scope: Scope = "connection"
+    """What it is looked for in."""
+    points_to: str | None = None
+    """Whose side it points to, such as ``the target``; None where the packets cannot tell."""
+    accounts_for: tuple[Problem, ...] = ()
+    """Problems that are consequences of this one: not reported where this one has at least half of their share."""
+
+    def sought(self, facts: Facts) -> Found | NDArray[Any]:
+        """`where`, less those that have too little time to explain."""
+        if not self.explains or not self.explains.least:
+            return self.where(facts)
+        is_worth = facts.share(facts.part_ns(self.explains.part)) >= self.explains.least
+        if not is_worth.any():
+            return is_worth
+        found = self.where(facts)
+        if isinstance(found, Found):
+            return replace(found, is_found=found.is_found & is_worth)
+        return np.asarray(found & is_worth)
+
+    def findings(self, facts: Facts, found: Found) -> Iterator[tuple[int, Finding]]:
+        """The number of each that has it, and the finding, not yet told."""
+        places = np.flatnonzero(found.is_found)
+        spans = facts.once(busy_columns.spans)
+        is_note = np.zeros(len(facts), dtype=bool) if found.is_note is None else found.is_note
+        costs_ns = np.zeros(len(facts)) if found.cost_ns is None else found.cost_ns
+        shares = facts.share(costs_ns) if found.share is None else found.share
+        amounts = (each[places].tolist() for each in (costs_ns, shares, is_note))
+        for place, cost_ns, share, is_only_note in zip(places.tolist(), *amounts, strict=True):
+            severity = "info" if is_only_note else self.severity or _severity(share)
+            cost = None if found.cost_ns is None else cost_ns
+            own_share = None if cost is None and found.share is None else share
+            yield place, Finding(self, severity, own_share, "", (), cost, spans=spans[place])
+
+    def told(self, finding: Finding, case: Examined) -> Finding:
+        """A finding that the facts decided, with its text, frames and cause."""
+        # only what has to be looked at can turn out not to be there
+        seen = cast("Observation", self.tell(case))
+        return replace(
+            finding,
+            text=seen.text,
+            frames=shown(seen.frames),
+            cause=seen.cause or sentence(seen.text),
+            spans=case.spans,
+            sessions=case.sessions,
+            luns=case.luns,
+        )
+
+    def find(self, case: Examined) -> Finding | None:
+        """The finding, where the facts do not decide; None where this one does not have the problem."""
+        seen = self.tell(case)
+        if seen is None:
+            return None
+        share = seen.share
+        if seen.cost_ns is not None:
+            # without busy time there is nothing to be a share of
+            share = case.share(seen.cost_ns) if case.jobs_ns else None
+        return Finding(
+            self,
+            seen.severity or self.severity or _severity(share),
+            share,
+            seen.text,
+            shown(seen.frames),
+            seen.cost_ns,
+            seen.cause or sentence(seen.text),
+            spans=seen.spans or case.spans,
+            sessions=seen.sessions or case.sessions,
+            luns=seen.luns or case.luns,
+            is_final=seen.is_final,
+            own_advice=seen.advice,
+            points_to=seen.points_to or self.points_to,
+            own_rank=seen.rank,
+        )
+
+
+def _severity(share: float | None) -> str:
+    return "warning" if (share or 0) >= WARNING else "info"
+
+
+@dataclass(frozen=True)
+class AdviceGain(Gain):
+    """The gain of an advice."""
+
+    advice: Advice
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One problem of one session, connection or story."""
+
+    problem: Problem
+    severity: str
+    share: float | None
+    """Share of the busy time; None where it has none."""
+    text: str
+    """The facts with their numbers."""
+    frames: tuple[int, ...]
+    """A few frames that show it, ascending."""
+    cost_ns: float | None = None
+    """The time that it costs; None where this is unknown."""
+    cause: str = ""
+    """The sentence for the headline."""
+    predict: Callable[[Finding], tuple[AdviceGain, ...]] | None = field(default=None, compare=False, repr=False)
+    """Computes the gains; None where there are none."""
+    spans: tuple[Span, ...] = ()
+    """When, in order."""
+    sessions: tuple[int, ...] = ()
+    luns: tuple[int, ...] = ()
+    is_final: bool = False
+    """Whether it ended in an I/O error or a refused login."""
+    own_advice: tuple[Advice, ...] | None = None
+    """Instead of the problem's advice."""
+    points_to: str | None = None
+    """Whose side it points to; None where the packets cannot tell."""
+    own_rank: Rank | None = None
+    """Instead of the problem's rank."""
+
+    @property
+    def rank(self) -> Rank:
+        """What broke comes before what is slow; notes never lead."""
+        return self.own_rank or self.problem.rank
+
+    @property
+    def cost_in_words(self) -> str:
+        """What it costs: of a failure the time lost, else the share of the busy time; empty where none is known."""
+        if self.rank == "failure":
+            return f"{amounts.time(self.cost_ns)} lost" if self.cost_ns else ""
+        return amounts.percent(self.share) if self.share else ""
+
+    @property
+    def name(self) -> str:
+        """The name of the problem."""
+        return self.problem.name
+
+    @property
+    def steps(self) -> tuple[Advice, ...]:
+        """The advice, the first step first."""
+        return self.problem.advice if self.own_advice is None else self.own_advice
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """The texts of the advice."""
+        return tuple(advice.text for advice in self.steps)
+
+    @property
+    def leads(self) -> bool:
+        """Whether a person has to read it first: a failure that cost a second or a twentieth of the busy time, or that
+        ended in an I/O error or a refused login; or slowness that users notice. A note never.
+        """
+        if self.severity == "info":
+            return False
+        if self.rank == "failure":
+            return self.is_final or (self.cost_ns or 0) >= LEAST_COST_NS or (self.share or 0.0) >= LEAST_SHARE
+        return self.rank == "slowness"
+
+    @cached_property
+    def gains(self) -> tuple[AdviceGain, ...]:
+        """Gains of the advice; empty where the model predicts none."""
+        return self.predict(self) if self.predict else ()
+
+    def below(self, headline: str) -> str:
+        """What is read of it below this headline: the facts, or the whole story of a failure that it leaves out."""
+        is_untold = self.rank == "failure" and self.cause not in (headline, sentence(self.text))
+        return self.cause if is_untold else self.text
+
+    def gains_by_advice(self) -> list[tuple[Advice, list[AdviceGain]]]:
+        """Each advice with its gains."""
+        return [(advice, [gain for gain in self.gains if gain.advice is advice]) for advice in self.steps]
+
+    def is_explained_by(self, other: Finding) -> bool:
+        """Whether it is mostly a consequence of the other, and at no other time."""
+        if self.problem not in other.problem.accounts_for or not _are_within(self.spans, other.spans):
+            return False
+        if self.cost_ns is not None and other.cost_ns is not None:
+            return other.cost_ns >= MOST * self.cost_ns
+        return (other.share or 0.0) >= MOST * (self.share or 0.0)
+
+    @property
+    def display_filter(self) -> str | None:
+        """A Wireshark display filter for the frames; None without frames."""
+        return frames_filter(self.frames) if self.frames else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; ``gain`` is the first of ``gains``, null where there is none."""
+        gains = [
+            {
+                "change": gain.change,
+                "throughput_factor": gain.throughput_factor,
+                "low": gain.low,
+                "high": gain.high,
+                "condition": gain.condition,
+                "advice": self.steps.index(gain.advice),
+            }
+            for gain in self.gains
+        ]
+        return {
+            "name": self.name,
+            "severity": self.severity,
+            "share": self.share,
+            "cost_ns": None if self.cost_ns is None else round(self.cost_ns),
+            "spans": [list(span) for span in self.spans],
+            "sessions": list(self.sessions),
+            "luns": list(self.luns),
+            "text": self.text,
+            "frames": list(self.frames),
+            "display_filter": self.display_filter,
+            "advice": " ".join(self.advice),
+            "gain": gains[0] if gains else None,
+            "gains": gains,
+        }
+
+
+def _are_within(spans: Sequence[Span], others: Sequence[Span]) -> bool:
+    """Whether each span meets one of the others; also where either has none."""
+    return not others or all(any(first <= end and start <= last for start, end in others) for first, last in spans)
+
+
+def shown(frames: Iterable[int | None]) -> tuple[int, ...]:
+    """The first few frames, each once, ascending."""
+    known = [int(frame) for frame in frames if frame is not None]
+    return tuple(sorted(dict.fromkeys(known[:SHOWN_FRAMES])))
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """As a headline looks for them: failures by time lost, then slowness by share, then notes. Equal ones keep their
+    order.
+    """
+    ranks = ("failure", "slowness", "note")
+
+    def weight(finding: Finding) -> tuple[int, bool, float, float]:
+        rank = finding.rank
+        is_failure = rank == "failure"
+        cost = -(finding.cost_ns or 0.0) if is_failure else 0.0
+        return ranks.index(rank), is_failure and not finding.leads, cost, -(finding.share or 0.0)
+
+    return sorted(findings, key=weight)

@@ -1,0 +1,287 @@
+"""Slow hosts: target service time, initiator think time, initiator service time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.findings.case import Case
+from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections, next_queue_depth
+from iscsitrace.findings.finding import (
+    LEAST_COST_NS,
+    Advice,
+    Basis,
+    Explains,
+    Found,
+    Observation,
+    Problem,
+)
+from iscsitrace.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORTH_A_CHANGE
+from iscsitrace.fit.gain import Change
+from iscsitrace.fit.situation import Situation
+from iscsitrace.measure import all_waits as busy_columns
+from iscsitrace.measure import by_subject
+from iscsitrace.measure.all_waits import WaitsOfAll
+from iscsitrace.measure.data_commands import is_whole_transfer
+from iscsitrace.measure.facts import Facts, rtt_ns, transfers
+from iscsitrace.measure.session import Session, frames_in
+from iscsitrace.measure.workload import MIN_TASKS
+from iscsitrace.tables.nulls import known
+from iscsitrace.tables.table import Table
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
+
+Array = NDArray[Any]
+
+# --- slow_target
+
+HEALTHY_NS: Final = 10 * MILLISECOND_NS
+"""Service time below which storage is healthy, also where it is the limiter: service levels promise 10 ms or less for
+reads and writes, a disk needs about that long, and hypervisors warn above it."""
+
+
+def has_commands(facts: Facts) -> Array:
+    """Where there are enough commands to show a pattern."""
+    return facts.count("cycles") >= MIN_TASKS
+
+
+def _served_slowly(facts: Facts) -> Found:
+    """Where enough commands waited for the target, and where that is slow."""
+    found = busy_columns.of_parts(facts, "target_service")
+    places = facts.places("cycles")
+    waited = np.zeros(len(places), dtype=bool)
+    waited[found.row[(found.row >= 0) & (found.lengths > 0)]] = True
+    is_found = np.bincount(places[waited & (places >= 0)], minlength=len(facts)) >= MIN_TASKS
+    cost_ns = found.sums_ns(facts)
+    is_found &= facts.share(cost_ns) >= WORTH_A_CHANGE
+    return Found(is_found, cost_ns, ~_is_slow(facts, found, is_found))
+
+
+def _is_slow(facts: Facts, found: WaitsOfAll, which: Array) -> Array:
+    """Whether half of the time passed in stalls of HEALTHY_NS or more, and not by chance; or no command was faster: of
+    these sessions.
+
+    At a queue depth above 1 the latency alone cannot tell: a healthy target has a queue. In a stall it serves nothing.
+    """
+    count = len(facts)
+    is_long = found.lengths >= HEALTHY_NS
+    long_ns = facts.sums(found.place[is_long], found.lengths[is_long])
+    is_many = (np.bincount(found.place[is_long], minlength=count) >= MIN_TASKS) | (long_ns >= LEAST_COST_NS)
+    # the shorter stalls are less than half of the time
+    is_half = (long_ns > 0) & (2 * (found.sums_ns(facts) - long_ns) < found.sums_ns(facts))
+    is_stalled = is_half & is_many
+    has_fast = facts.count("cycles", _is_answered_fast) > 0
+    moved, places = facts.once(transfers)
+    is_open = (which & ~is_stalled & ~has_fast)[places]
+    if not is_open.any():
+        return is_stalled
+    moved, places = moved.select(is_open), places[is_open]
+    rtts_ns = np.maximum(rtt_ns(facts, "target"), 0)[places]
+    each_ns = (_service_ns(moved, word, rtts_ns) for word in ("write", "read"))
+    served_ns = np.where(moved.raw("is_write"), *each_ns)
+    is_fast = np.bincount(places[served_ns < HEALTHY_NS], minlength=count) > 0
+    is_never_fast = ~is_fast & (np.bincount(places, minlength=count) >= MIN_TASKS)
+    return np.asarray(is_stalled | is_never_fast)
+
+
+def _is_answered_fast(cycles: Table) -> Array:
+    """Which complete reads and writes have their status within HEALTHY_NS, and data and R2T before it: they were
+    served in less.
+    """
+    status = cycles.raw("status_ns")
+    is_fast = cycles.each(is_whole_transfer) & known(cycles, "status_ns")
+    is_fast &= status - cycles.raw("command_first_ns") < HEALTHY_NS
+    # null is the least time
+    return is_fast & (cycles.raw("data_last_ns") <= status) & (cycles.raw("r2t_first_ns") <= status)
+
+
+def _target(case: Case) -> Observation | None:
+    subject = case.subject
+    waits = subject.stretches("target_service")
+    rtt = subject.rtt_ns("target") or 0
+    total, longest = wording.time(waits.total_ns), wording.time(float(waits.lengths.max()))
+    moved = {word: subject.transfers.select(subject.transfers.raw(f"is_{word}")) for word in ("read", "write")}
+    served = {word: _service_ns(each, word, rtt) for word, each in moved.items()}
+    median = _median_service(subject, served)
+    return Observation(
+        f"service time {total} with every command in flight stalled, at most {longest} at a time"
+        + (f"; median {median}" if median else ""),
+        subject.frames_of(subject.longest_rows(waits)),
+        cause=f"Every command in flight was stalled for {total}, at most {longest} at a time"
+        + (f"; the median service time is {median}." if median else ".")
+        + _contrast(served),
+    )
+
+
+def _service_ns(moved: Table, word: str, path_ns: Array | int) -> Array:
+    """What each of these reads, or writes, waited for the target beyond the RTT to it."""
+    phases = ("request_ns", "status_wait_ns") if word == "read" else ("grant_ns", "service_ns")
+    # the status of a read follows its data; all else answers a PDU of the initiator, an RTT later
+    waits = [np.where(known(moved, phase), moved.raw(phase), 0) for phase in phases]
+    return np.asarray(np.maximum(waits[0] - path_ns, 0) + np.maximum(waits[1] - (path_ns if word == "write" else 0), 0))
+
+
+def _median_service(subject: Session, served: Mapping[str, Array]) -> str:
+    """``3.4 ms (11 reads)``; empty at a queue depth above 1, where commands wait for each other."""
+    asked = subject.workload
+    if asked is None or asked.queue_depth > 1:
+        return ""
+    return " and ".join(
+        f"{wording.time(float(np.median(each)))} ({wording.count(len(each), word)})"
+        for word, each in served.items()
+        if len(each)
+    )
+
+
+def _contrast(served: Mapping[str, Array]) -> str:
+    """That only the reads, or only the writes, are slow; empty where both are, or none."""
+    if min(len(each) for each in served.values()) < MIN_TASKS:
+        return ""
+    (fast, fast_ns), (slow, slow_ns) = sorted(
+        ((word, float(np.median(each))) for word, each in served.items()), key=lambda each: each[1]
+    )
+    if slow_ns < HEALTHY_NS or slow_ns < CONTRAST * fast_ns:
+        return ""
+    return (
+        f" {capital(slow)}s are slow, {fast}s are not: median {wording.time(slow_ns)} against {wording.time(fast_ns)}."
+    )
+
+
+def _no_service(basis: Basis) -> Iterator[Change]:
+    yield Change("zero target service time", partial(Situation.without, name="target_service"), ("target_service",))
+
+
+SLOW_TARGET: Final = Problem(
+    name="slow_target",
+    meaning="The target is slow: first data, R2T or status arrive later than the RTT explains.",
+    condition=f"`target_service` takes {WORTH}, in at least {MIN_TASKS} commands. A warning only from a service time "
+    f"of {wording.time(HEALTHY_NS)} on, which healthy storage stays below: half of the time passed in stalls of at "
+    f"least that ({MIN_TASKS} of them, or 1 s in all), or no command was served faster.",
+    evidence="The three commands with the longest service time, from command to status. The share is the service time "
+    "with every command in flight stalled.",
+    example="Every command in flight was stalled for 321.3 ms, at most 5.0 ms at a time; the median service time is "
+    "5.1 ms (64 reads).",
+    explains=Explains("target_service", least=WORTH_A_CHANGE),
+    advice=(
+        Advice(
+            "Check the target: backing device (iostat -x), cache mode, controller, CPU. A single disk only queues what "
+            "a target with many disks serves in parallel.",
+            _no_service,
+        ),
+        Advice(RAISE_QUEUE_DEPTH, next_queue_depth),
+        Advice(SHARE_PATH, more_connections),
+    ),
+    where=_served_slowly,
+    tell=_target,
+)
+
+
+# --- initiator_think_time
+
+
+def _thought(facts: Facts) -> Found:
+    found = busy_columns.of_parts(facts, "initiator_think")
+    return Found(np.bincount(found.place, minlength=len(facts)) >= MIN_TASKS, found.sums_ns(facts))
+
+
+def _think_time(case: Case) -> Observation | None:
+    subject = case.subject
+    waits = subject.stretches("initiator_think")
+    return Observation(
+        f"the initiator was idle {len(waits.lengths)} times within its I/O (no commands in flight), median "
+        f"{wording.time(float(np.median(waits.lengths)))}",
+        frames_in(subject.cycles, subject.next_rows(waits.longest()), "command_frame"),
+    )
+
+
+def _no_think_time(basis: Basis) -> Iterator[Change]:
+    yield Change("zero initiator think time", partial(Situation.without, name="initiator_think"), ("initiator_think",))
+
+
+INITIATOR_THINK_TIME: Final = Problem(
+    name="initiator_think_time",
+    meaning="The initiator is idle between commands that follow one another steadily: no commands in flight. A program "
+    "that sleeps does not count.",
+    condition=f"`initiator_think` takes {WORTH}, in at least {MIN_TASKS} idle periods. Always a note: a program that "
+    "asks for less than it could get is no fault.",
+    evidence="The commands after the three longest idle periods. The share is the idle time.",
+    example="The initiator was idle 63 times within its I/O (no commands in flight), median 5.0 ms.",
+    explains=Explains("initiator_think", least=WORTH_A_CHANGE),
+    severity="info",
+    advice=(
+        Advice(
+            "Issue I/O ahead: asynchronous I/O (io_uring, libaio) or more threads in the program; for buffered reads "
+            "/sys/block/DEVICE/queue/read_ahead_kb.",
+            _no_think_time,
+        ),
+        Advice("Check the initiator's CPU, and the I/O scheduler: /sys/block/DEVICE/queue/scheduler = none."),
+    ),
+    where=_thought,
+    tell=_think_time,
+)
+
+
+# --- slow_initiator
+
+
+PROMPT_NS: Final = 4 * MILLISECOND_NS
+"""Time below which an initiator answers R2Ts promptly, also where it is the limiter: the answer needs only CPU, and a
+scheduler lets another task of a busy CPU finish its time slice of 3 to 4 ms first."""
+
+
+def _answers(rounds: Table) -> Array:
+    """From each R2T to its first Data-Out; -1 where one of them is unknown."""
+    is_known = known(rounds, "r2t_ns") & known(rounds, "data_first_ns")
+    return np.where(is_known, rounds.raw("data_first_ns") - rounds.raw("r2t_ns"), -1)
+
+
+def _answers_late(facts: Facts) -> Found:
+    took, places = _answers(facts.table("rounds")), facts.places("rounds")
+    own = np.flatnonzero((took >= 0) & (places >= 0))
+    medians_ns = by_subject.medians(places[own], took[own], len(facts))
+    has_any = np.bincount(places[own], minlength=len(facts)) > 0
+    is_prompt = has_any & (medians_ns - np.maximum(rtt_ns(facts, "initiator"), 0) < PROMPT_NS)
+    return Found(np.ones(len(facts), dtype=bool), facts.part_ns("initiator_service"), is_note=is_prompt)
+
+
+def _initiator(case: Case) -> Observation:
+    subject = case.subject
+    rounds = subject.tables["rounds"]
+    took = _answers(rounds)
+    answered = took[took >= 0]
+    text = "the initiator answered R2Ts late"
+    if len(answered):
+        median, count = wording.time(float(np.median(answered))), wording.count(len(answered), "R2T")
+        text += f": median {median} from R2T to first Data-Out ({count})"
+    frames = frames_in(rounds, np.argsort(-took, kind="stable")[:3], "r2t_frame", "data_first_frame")
+    return Observation(text, frames or subject.evidence(subject.stretches("initiator_service")))
+
+
+def _no_initiator_service(basis: Basis) -> Iterator[Change]:
+    yield Change(
+        "zero initiator service time", partial(Situation.without, name="initiator_service"), ("initiator_service",)
+    )
+
+
+SLOW_INITIATOR: Final = Problem(
+    name="slow_initiator",
+    meaning="The initiator sends solicited data late: the time from R2T to first Data-Out.",
+    condition=f"`initiator_service` takes {WORTH}. A warning only where the median time from R2T to first "
+    f"Data-Out is {wording.time(PROMPT_NS)} or more beyond the RTT.",
+    evidence="R2T and first data of the three latest bursts. The share is the time waited.",
+    example="The initiator answered R2Ts late: median 5.0 ms from R2T to first Data-Out (16 R2Ts).",
+    explains=Explains("initiator_service", least=WORTH_A_CHANGE),
+    advice=(
+        Advice(
+            "Check the initiator's CPU and its iscsi_q or kworker threads; node.session.xmit_thread_priority = -20.",
+            _no_initiator_service,
+        ),
+        Advice("Raise the send buffer: net.ipv4.tcp_wmem, net.core.wmem_max."),
+    ),
+    where=_answers_late,
+    tell=_initiator,
+)

@@ -1,0 +1,160 @@
+"""Failed logins: refused by a status, over keys that the two sides cannot agree on, by a close, or by silence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+
+from iscsitrace.findings import login_advice
+from iscsitrace.findings.finding import Observation, Problem
+from iscsitrace.findings.history import History, listed
+from iscsitrace.findings.login_attempts import LOGIN_SILENCE_NS, Attempt, attempts
+from iscsitrace.findings.session_loss import losses
+from iscsitrace.findings.surroundings import Surroundings
+from iscsitrace.measure.facts import Array, Facts
+from iscsitrace.tables.nulls import known
+from iscsitrace.tables.table import Table
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
+
+
+def failures(history: History) -> Sequence[Attempt]:
+    """The attempts that failed, without those to rebuild a lost session: that loss has them."""
+    rebuilding = {each.connection["connection"] for loss in losses(history) for each in loss.rebuilding.logins}
+    return [
+        each
+        for each in attempts(history)
+        if (each.has_failed or _is_astray(history, each)) and each.connection["connection"] not in rebuilding
+    ]
+
+
+def _is_astray(history: History, attempt: Attempt) -> bool:
+    """Whether a redirect came to nothing: no login to the target followed, and no connect that failed either."""
+    if attempt.outcome != "redirected":
+        return False
+    names = (attempt.session["initiator_name"], attempt.session["target_name"])
+    later_ns = history.source.once(_last_logins).get(names)
+    if later_ns is not None and later_ns >= attempt.first_ns:
+        return False
+    # a portal that does not answer is the failure, not the redirect to it
+    return not history.source.once(_has_failed_connect)
+
+
+def _last_logins(trace: Surroundings) -> dict[tuple[str | None, str | None], int]:
+    """The start of the last session that was logged in, by names of initiator and target."""
+    columns = ("initiator_name", "target_name", "login_status", "time_first_ns")
+    found: dict[tuple[str | None, str | None], int] = {}
+    for row in trace("sessions").rows(columns):
+        if row["login_status"] == 0:
+            names = (row["initiator_name"], row["target_name"])
+            found[names] = max(found.get(names, row["time_first_ns"]), row["time_first_ns"])
+    return found
+
+
+def _has_failed_connect(trace: Surroundings) -> bool:
+    table = trace("connections")
+    is_silent = table.raw("has_syn") & ~table.raw("is_iscsi") & ~known(table, "syn_ack_ns")
+    return bool(is_silent.any())
+
+
+def _may_fail(facts: Facts) -> Array:
+    """Where a Login Response has another status than success, or where a session carried nothing."""
+    is_unused = facts.count("sessions", lambda sessions: sessions.raw("cycle_count") == 0) > 0
+    return is_unused | (facts.count("logins", _is_refused) > 0)
+
+
+def _is_refused(logins: Table) -> Array:
+    return np.asarray(known(logins, "status_class") & (logins.raw("status_class") != 0))
+
+
+def _failed(history: History) -> Observation | None:
+    found = failures(history)
+    if not found:
+        return None
+    accepted = [each for each in attempts(history) if each.outcome == "accepted"]
+    later = next((each for each in accepted if each.last_ns > found[-1].first_ns), None)
+    reasons = Counter(each.reason for each in found)
+    worst = reasons.most_common(1)[0][0]
+    shown = [each for each in found if each.reason == worst]
+    names = sorted({each.session["session"] for each in found})
+    first, last = history.since_start(found[0].last_ns), history.since_start(found[-1].last_ns)
+    if len(found) == 1:
+        what = f"the login of {_sessions(names)} {_where(found[0])} failed at {first}"
+    else:
+        what = f"{len(found)} logins of {_sessions(names)} {_where(found[0])} failed from {first} to {last}"
+    why = "; ".join(
+        reason if len(reasons) == 1 else f"{wording.count(count, 'time')} {reason}"
+        for reason, count in reasons.most_common()
+    )
+    end = "No later login succeeded in the capture."
+    if later is not None:
+        again = f" (session {later.session['session']})" if later.session["session"] not in names else ""
+        end = f"The login at {history.since_start(later.last_ns)} succeeded{again}."
+    fact = f"{what}: {why}"
+    until_ns = max(each.last_ns for each in found) if later is None else later.last_ns
+    return Observation(
+        fact,
+        (frame for each in (*shown[:2], found[-1], *([later] if later else [])) for frame in each.frames),
+        float(until_ns - found[0].first_ns),
+        cause=" ".join(filter(None, (f"{capital(fact)}.", shown[0].details, end))),
+        spans=((found[0].first_ns, until_ns),),
+        sessions=tuple(names) if later is None else tuple(sorted({*names, later.session["session"]})),
+        is_final=True,
+        advice=login_advice.of_outcomes((each.outcome, each.status) for each in found),
+        points_to=_side(found),
+    )
+
+
+def _side(found: Sequence[Attempt]) -> str | None:
+    """Whose side they point to, if all point to the same one."""
+    sides = {_of_attempt(each) for each in found}
+    return sides.pop() if len(sides) == 1 else None
+
+
+def _of_attempt(attempt: Attempt) -> str | None:
+    if attempt.outcome == "redirected":
+        return "the target, which redirected the login"
+    if attempt.outcome == "unanswered":
+        # an initiator that closes has waited in vain
+        return "the target" if attempt.closed_by == "target" else "the path or the target"
+    return login_advice.side(attempt.outcome, attempt.status)
+
+
+def _sessions(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"session {numbers[0]}"
+    if numbers[-1] - numbers[0] == len(numbers) - 1 and len(numbers) > 2:
+        return f"sessions {numbers[0]} to {numbers[-1]}"
+    return f"sessions {listed(numbers)}"
+
+
+def _where(attempt: Attempt) -> str:
+    """``to iqn.t``; the portal, where the login names no target: discovery."""
+    if attempt.session["target_name"]:
+        return f"to {attempt.session['target_name']}"
+    return f"(discovery) to {attempt.connection['target_address']} port {attempt.connection['target_port']}"
+
+
+LOGIN_FAILED: Final = Problem(
+    name="login_failed",
+    scope="story",
+    meaning="An initiator could not log in: the target refused it with a status, the two sides could not agree on a "
+    "key, or the connection ended or fell silent within the login.",
+    condition="A last Login Response whose status class is not 0 (a redirect that was followed by a login is no "
+    "failure); keys with no common value, or answered by Reject, on a connection that was then closed unused; a "
+    f"close within the login; or no Login Response for {LOGIN_SILENCE_NS / 1e9:g} s. Failed logins between the loss "
+    "of a session and the next one belong to `connection_lost`.",
+    evidence="The last Login Request and Login Response of the first failed logins and of the last one, and of the "
+    "login that succeeded after them. The cost is the time from the first try to that login, else to the end of the "
+    "last try.",
+    example="The login of session 0 to iqn.2025-01.org.iscsitrace:memory failed at 0.00 s: authorization failure "
+    "(status 0x0202). No later login succeeded in the capture.",
+    severity="error",
+    rank="failure",
+    advice=login_advice.ALL,
+    where=_may_fail,
+    tell=_failed,
+)

@@ -1,0 +1,265 @@
+"""Outages: times of a second or more in which commands are in flight and nothing completes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from iscsitrace.findings import statuses
+from iscsitrace.findings.connection_loss import CONNECTION_LOST
+from iscsitrace.findings.failures import NOP_TIMEOUT
+from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.history import History
+from iscsitrace.findings.session_loss import Loss, losses
+from iscsitrace.measure.budget import PARTS
+from iscsitrace.measure.session import Session
+from iscsitrace.relate.outages import OUTAGE_MIN_NS, Outage
+from iscsitrace.tables.nulls import known
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
+
+BESIDE: Final = 8
+"""A tap is beside a host if the RTT to it is less than this part of the path's (docs/method.md, section 4)."""
+
+_TOLERANT: Final = (
+    Advice(
+        "Decide how long I/O may wait. open-iscsi: node.conn[0].timeo.noop_out_interval and noop_out_timeout "
+        "until a dead connection is dropped, node.session.timeo.replacement_timeout until its commands fail. With"
+        " multipath use a short replacement_timeout (5 to 15 s) and no_path_retry or queue_if_no_path; without, "
+        "keep 120 s.",
+    ),
+    Advice(
+        "ESXi: esxcli iscsi adapter param set (NoopOutInterval, NoopOutTimeout, RecoveryTimeout). Windows: "
+        "LinkDownTime, MaxRequestHoldTime and SrbTimeoutDelta of the iSCSI initiator.",
+    ),
+)
+_PATH: Final = Advice(
+    "Find what dropped the packets at that time: link and port counters (ethtool -S), switch logs, spanning tree,"
+    " a failover of a bond or of a virtual IP, firewall state. A capture at the target shows whether the packets "
+    "arrived there."
+)
+_TARGET: Final = Advice(
+    "Check the target at that time: it acknowledged the commands and did not answer. Look for a stalled disk or "
+    "pool, a suspended process, a failover of controllers (its log, iostat -x)."
+)
+
+
+def of_history(history: History) -> list[Outage]:
+    """The outages of a story, without the consequences of losses: those that began less than a second before a loss, or
+    while a session was lost. A connection that fell silent, and that nobody closed, is lost by the outage.
+    """
+    if not history.outages:
+        return []
+    lost = [each for each in losses(history) if each.end is not None]
+    lost_ns = np.sort([each.lost_ns for each in lost])
+    spans = np.array(sorted((each.from_ns, each.until_ns) for each in lost), dtype=np.int64).reshape(-1, 2)
+    spans[:, 1] = np.maximum.accumulate(spans[:, 1])
+    starts = np.array([each.from_ns for each in history.outages], dtype=np.int64)
+    is_begun_by = np.searchsorted(lost_ns, starts) < np.searchsorted(lost_ns, starts + OUTAGE_MIN_NS)
+    place = np.searchsorted(spans[:, 0], starts, "right") - 1
+    is_within = (place >= 0) & (starts < spans[np.maximum(place, 0), 1]) if len(spans) else np.zeros(len(starts), bool)
+    return [each for each, is_loss in zip(history.outages, is_begun_by | is_within, strict=True) if not is_loss]
+
+
+def _outages(history: History) -> Observation | None:
+    found = of_history(history)
+    if not found:
+        return None
+    longest = max(found, key=lambda each: each.length_ns)
+    total_ns = sum(each.length_ns for each in found)
+    evidence = _Evidence(history, longest)
+    start = history.start_ns
+    when = f"from {wording.seconds(longest.from_ns - start)} to {wording.seconds(longest.to_ns - start)}"
+    if len(found) > 1:
+        text = (
+            f"{history.label} had no I/O {len(found)} times, {wording.time(total_ns)} in all; the longest time was "
+            f"{wording.time(longest.length_ns)}, {when}"
+        )
+    else:
+        text = f"{history.label} had no I/O for {wording.time(longest.length_ns)}, {when}"
+    facts = [f"{evidence.commands} waited.", *evidence.facts(), *evidence.end()]
+    return Observation(
+        text,
+        evidence.frames(),
+        float(total_ns),
+        cause=" ".join((f"{capital(text)}:", *facts)),
+        spans=tuple((each.from_ns, each.to_ns) for each in found),
+        sessions=tuple(dict.fromkeys(number for each in found for number in each.sessions)),
+        luns=evidence.luns,
+        is_final=not longest.is_over,
+        advice=(_PATH if evidence.is_network else _TARGET, *_TOLERANT),
+        points_to=evidence.side,
+    )
+
+
+class _Evidence:
+    """What the packets show of one outage."""
+
+    def __init__(self, history: History, outage: Outage) -> None:
+        self.history = history
+        self.outage = outage
+        self.waiting = history.in_flight(outage.from_ns, outage.to_ns)
+        again = history.rows("retransmissions")
+        is_within = (again.raw("time_ns") > outage.from_ns) & (again.raw("time_ns") <= outage.to_ns)
+        is_late = again.raw("time_ns") >= (outage.from_ns + outage.to_ns) // 2
+        # for nothing, because ACKs were lost: one soon after the last data would be so without an outage
+        self._for_nothing = again.select(is_within & again.raw("is_spurious") & is_late)
+        self._again = again.select(is_within & ~again.raw("is_spurious"))
+
+    @property
+    def commands(self) -> str:
+        """``3 READ and 1 WRITE commands``."""
+        return statuses.in_words(self.waiting)
+
+    @property
+    def luns(self) -> tuple[int, ...]:
+        """The logical units of the commands that waited."""
+        return tuple(np.unique(self.waiting.raw("lun")[known(self.waiting, "lun")]).tolist())
+
+    @property
+    def is_network(self) -> bool:
+        """Whether TCP had no answers, either: the path, or a host that is gone."""
+        return len(self._again) + len(self._for_nothing) > 0
+
+    @property
+    def side(self) -> str | None:
+        """Whose side it points to; None where the packets cannot tell."""
+        to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
+        if to_target and to_initiator:
+            return "the path"
+        if to_target or to_initiator:
+            return f"the path or the {'target' if to_target else 'initiator'}"
+        if len(self._for_nothing):
+            return "the path"
+        if not len(self.waiting):
+            return None
+        return "the target, or the link of the initiator" if self._may_be_initiator else "the target"
+
+    @cached_property
+    def _tap(self) -> str:
+        # commands and NOPs are those of the tap nearest to the initiator
+        return self.history.source.tap_of(self.history.story.connections[0]["connection"], to_target=True)
+
+    @cached_property
+    def _may_be_initiator(self) -> bool:
+        """Whether the initiator may have been down itself: beside it, a tap sees none of what it could not send.
+
+        If it sends anything within the first half, a command without an ACK is retransmitted in the second: the timer
+        doubles.
+        """
+        members = [self.history.members[number] for number in self.outage.sessions if number in self.history.members]
+        if not any(_is_beside_initiator(member) for member in members):
+            return False
+        nops, from_ns = self.history.rows("nops"), self.outage.from_ns + OUTAGE_MIN_NS
+        sent = (
+            self.history.cycles.raw("command_first_ns"),
+            nops.raw("request_ns")[nops.raw("is_from_initiator") & known(nops, "request_ns")],
+            self.history.rows("task_management").raw("request_ns"),
+        )
+        half_ns = (self.outage.from_ns + self.outage.to_ns) // 2
+        return not any(((times >= from_ns) & (times <= half_ns)).any() for times in sent)
+
+    def facts(self) -> Iterator[str]:
+        """What TCP and the NOPs show, as sentences."""
+        to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
+        if to_target and to_initiator:
+            yield (
+                f"TCP retransmitted in both directions ({to_target} packets to the target, {to_initiator} to the "
+                "initiator): packets were lost on the path."
+            )
+        elif to_target or to_initiator:
+            side = "target" if to_target else "initiator"
+            count = wording.count(to_target or to_initiator, "packet")
+            yield f"TCP retransmitted {count} to the {side} without an ACK: the path or the {side} was down."
+        elif len(self._for_nothing):
+            count = wording.count(len(self._for_nothing), "packet")
+            yield f"TCP retransmitted {count} that had arrived: ACKs were lost on the path."
+        elif not len(self.waiting):
+            yield f"TCP retransmitted nothing, and no command passed the {self._tap}: who was down does not show."
+        else:
+            but = (
+                f", unless the link of the initiator, beside the {self._tap}, was down"
+                if self._may_be_initiator
+                else ""
+            )
+            yield f"TCP retransmitted nothing: the target acknowledged the commands and did not answer them{but}."
+        outage = self.outage
+        small = [
+            one.bytes
+            for one in self.history.blocked
+            # small packets the other way were lost as well
+            if not self._retransmitted(to_target=not one.to_target)
+            and one.from_ns <= outage.to_ns
+            and outage.from_ns <= one.to_ns
+        ]
+        if small:
+            yield f"Packets of less than {min(small):,} bytes passed: a path MTU that is too small may look the same."
+        pings = self.history.rows("nops")
+        silent = pings.raw("is_ping") & known(pings, "request_ns")
+        silent &= (pings.raw("request_ns") >= self.outage.from_ns) & (pings.raw("request_ns") <= self.outage.to_ns)
+        silent &= ~known(pings, "response_ns") | (pings.raw("response_ns") >= self.outage.to_ns)
+        # the sentence about the loss of the connection has the NOP before it
+        if silent.any() and self._loss is None:
+            first = self.history.since_start(int(pings.raw("request_ns")[silent].min()))
+            word = "NOP-Out" if pings.raw("is_from_initiator")[silent].any() else "NOP-In"
+            yield f"The {word} at {first} had no answer."
+
+    @cached_property
+    def _loss(self) -> Loss | None:
+        """The loss of the connection that it led to."""
+        first_ns, last_ns = self.outage.from_ns, self.outage.to_ns
+        lost = (each for each in losses(self.history) if each.lost_ns < last_ns)
+        return next((each for each in lost if first_ns < max(each.lost_ns, each.login_ns or 0)), None)
+
+    def end(self) -> Iterator[str]:
+        """What became of the connection, and what ended the outage, as sentences."""
+        outage, history, loss = self.outage, self.history, self._loss
+        if loss:
+            yield loss.how(history)
+            yield from loss.rebuilding.sentences()
+            if loss.login_ns is not None:
+                yield f"A new session was logged in at {history.since_start(loss.login_ns)}."
+        if not outage.is_over:
+            yield "I/O did not resume in the capture."
+        elif loss is None:
+            yield "I/O resumed on the same connection."
+
+    def _retransmitted(self, *, to_target: bool) -> int:
+        return int((self._again.raw("to_target") == to_target).sum())
+
+    def frames(self) -> Iterator[int | None]:
+        """Of the first commands that waited, the first retransmissions, and the end."""
+        yield from self.waiting.raw("command_frame")[:3].tolist()
+        yield from (self._again if len(self._again) else self._for_nothing).raw("frame")[:3].tolist()
+        cycles = self.history.cycles
+        ended = cycles.select(known(cycles, "status_ns") & (cycles.raw("status_ns") >= self.outage.to_ns))
+        if self.outage.is_over and len(ended):
+            yield int(ended.raw("status_frame")[ended.raw("status_ns").argmin()])
+
+
+def _is_beside_initiator(session: Session) -> bool:
+    to_initiator_ns, path_ns = session.rtt_ns("initiator"), session.path_ns
+    return path_ns is None or to_initiator_ns is None or to_initiator_ns * BESIDE < path_ns
+
+
+IO_OUTAGE: Final = Problem(
+    name="io_outage",
+    scope="story",
+    meaning="For a second or more commands were in flight and nothing completed: the path, the target or its "
+    "storage was out of service.",
+    condition="An outage (docs/method.md, section 4) that did not begin with the loss of a connection.",
+    evidence="The first commands that waited, the first retransmissions, and the first status after it. The cost is "
+    "its length, also across a new login.",
+    example="Session 0 had no I/O for 3.2 s, from 1.02 s to 4.26 s: 1 READ command waited. TCP retransmitted 5 "
+    "packets to the target without an ACK: the path or the target was down. I/O resumed on the same "
+    "connection.",
+    severity="error",
+    rank="failure",
+    advice=(_PATH, _TARGET, *_TOLERANT),
+    where=lambda columns: columns.sums_ns[:, :, PARTS.index("outage")].sum(axis=1) > 0,
+    tell=_outages,
+    accounts_for=(CONNECTION_LOST, NOP_TIMEOUT),
+)

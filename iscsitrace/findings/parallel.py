@@ -1,0 +1,164 @@
+"""Connections and sessions that are used in parallel: how evenly, and why the slowest is slow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from iscsitrace.findings import capture
+from iscsitrace.findings.case import Case, Groups
+from iscsitrace.findings.finding import Advice, Found, Observation, Problem
+from iscsitrace.measure.facts import Facts
+from iscsitrace.measure.session import FRAMES, frames_in
+from iscsitrace.relate.jobs.streams import Job
+from iscsitrace.tables.partition import Partition
+from iscsitrace.tables.table import Table
+from iscsitrace.wording import amounts as wording
+
+UNEVEN: Final = 0.25
+"""Least share of the time that parallel connections lose because one carried more than the others: 1 - mean / most. At
+this value one of two carries twice as much as the other; round-robin stays far below."""
+
+
+def _uneven(case: Case) -> Observation | None:
+    """The worst of the jobs that the session's connections belong to."""
+    jobs_of = case.groups.once(_by_connection)
+    jobs = chain.from_iterable(jobs_of.get(row["connection"], ()) for row in case.subject.connections)
+    worst = max(jobs, key=lambda each: (each.lost, -each.place), default=None)
+    return worst.observation if worst else None
+
+
+@dataclass(frozen=True)
+class _Load:
+    """How uneven a job is: all of its sessions have the same finding."""
+
+    place: int
+    """Its order among equal ones."""
+    job: Job
+    groups: Groups
+
+    @cached_property
+    def lost(self) -> float:
+        """Share of the time that is lost; none where a stream only paused, and went on before the last one finished."""
+        lost = max(_lost_by(self.job))
+        return 0.0 if lost >= UNEVEN and self._goes_on() else lost
+
+    def _goes_on(self) -> bool:
+        by_connection = self.groups.once(_commands)
+        until_ns = self.job.first_ns + self.job.whole_ns
+        for run in self.job.runs:
+            starts_ns = by_connection.rows(run.connection).raw("command_first_ns")
+            if ((starts_ns > run.last_ns) & (starts_ns < until_ns)).any():
+                return True
+        return False
+
+    @cached_property
+    def observation(self) -> Observation:
+        """The facts."""
+        return _observation(self.job, self.groups.cycles)
+
+
+def _loads(groups: Groups) -> list[_Load]:
+    return [_Load(place, job, groups) for place, job in enumerate(groups.jobs)]
+
+
+def _commands(groups: Groups) -> Partition:
+    return Partition(groups.cycles, groups.cycles.raw("connection"))
+
+
+def _by_connection(groups: Groups) -> dict[int, list[_Load]]:
+    """The jobs of each connection."""
+    found: dict[int, list[_Load]] = {}
+    for load in groups.once(_loads):
+        for run in load.job.runs:
+            found.setdefault(run.connection, []).append(load)
+    return found
+
+
+def _carry_unequal(facts: Facts) -> Found:
+    """The worst of the jobs of each session, where their bytes are known."""
+    lost, is_certain = np.zeros(len(facts)), np.zeros(len(facts), dtype=bool)
+    for load in facts.given(Groups).once(_loads):
+        own = np.array([run.session for run in load.job.runs if run.session is not None], dtype=np.intp)
+        worse = own[load.lost > lost[own]]
+        lost[worse], is_certain[worse] = load.lost, load.job.is_certain
+    is_found = (lost >= UNEVEN) & (capture.decoded_shares(facts) >= capture.COVERAGE)
+    # without names, that they belong together is inferred
+    return Found(is_found, share=lost, is_note=~is_certain)
+
+
+def _lost_by(job: Job) -> tuple[float, float]:
+    """Share of the time that is lost, by bytes and by busy time.
+
+    Bytes stand for time where all are busy. Beside a fast target nothing is in flight for most of the time.
+    """
+    by_bytes, by_time = [run.bytes for run in job.runs], [run.busy_ns for run in job.runs]
+    lost_bytes, lost_time = (max(amounts) - sum(amounts) / len(amounts) for amounts in (by_bytes, by_time))
+    return lost_bytes / max(by_bytes), lost_time / max(*by_time, job.whole_ns, 1)
+
+
+def _observation(job: Job, cycles: Table) -> Observation:
+    lost_bytes, lost_time = _lost_by(job)
+    if lost_time >= lost_bytes:
+        most, least = (pick(job.runs, key=lambda run: run.busy_ns) for pick in (max, min))
+        text = f"was busy for {wording.time(most.busy_ns)}, {least.label} for {wording.time(least.busy_ns)}"
+    else:
+        most, least = (pick(job.runs, key=lambda run: run.bytes) for pick in (max, min))
+        text = f"carried {most.bytes / 1e6:.1f} MB, {least.label} {least.bytes / 1e6:.1f} MB at the same time"
+    frames = frames_in(cycles, [most.last_row, least.last_row], *FRAMES)
+    slowest = job.slowest
+    if slowest.cause:
+        frames = [slowest.cause.frame, *frames]
+    return Observation(
+        f"{most.label} {text}; {_together(job)}",
+        frames,
+    )
+
+
+def _together(job: Job) -> str:
+    """The evenness of the job, and why its slowest stream is slow."""
+    slowest = job.slowest
+    said = (
+        f"{len(job.streams)} streams of one job, Jain's fairness index {job.jain:.2f}: the last finishes "
+        f"{wording.time(job.first_to_last_ns)} after the first, and runs alone for {wording.percent(job.alone_share)} "
+        "of the job"
+    )
+    if not slowest.cause:
+        return said
+    rate = wording.percent(slowest.evidence.retransmission_rate)
+    return f"{said}; {slowest.run.label} is slowest because {slowest.cause.words} ({rate} retransmissions)"
+
+
+UNEVEN_CONNECTIONS: Final = Problem(
+    name="uneven_connections",
+    meaning="Connections or sessions that are used in parallel carry unequal load: all wait for the one with the most "
+    "load or the worst path.",
+    condition=f"The others lose at least {wording.percent(UNEVEN)} of the time because the busiest carried more than "
+    "the mean (1 - mean / most). The connections ran at the same time and moved data. They belong to one session, "
+    "connect the same two nodes, or (`info`) started together with the same kind of commands.",
+    evidence="The loss that made the slowest slow, where there is one; command and status of the last command of the "
+    "most and of the least used connection. The share is the most that even load could save.",
+    example="Connection 0 carried 2.6 MB, connection 1 0.3 MB at the same time; 2 streams of one job, Jain's "
+    "fairness index 0.63: the last finishes 967 µs after the first, and runs alone for 4 % of the job.",
+    scope="session",
+    advice=(
+        Advice('Balance by load instead of round-robin: `path_selector "service-time 0"` in multipath.conf.'),
+        Advice(
+            "Check whether one path is longer or loses packets: `iscsitrace summary` shows RTT and retransmissions of "
+            "each connection, `iscsitrace plot streams` shows the connections together."
+        ),
+        Advice(
+            "After a loss in slow start the congestion window stays small for long: "
+            "net.ipv4.tcp_congestion_control = bbr recovers faster. Let each stream take the next block instead of "
+            "a fixed part, so that the last one does not delay the job."
+        ),
+        Advice("Keep more commands in flight than there are connections: node.session.queue_depth."),
+    ),
+    severity="warning",
+    where=_carry_unequal,
+    tell=_uneven,
+)

@@ -1,0 +1,196 @@
+"""Duplicate initiators: two hosts with one InitiatorName and ISID, whose logins end each other's sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from iscsitrace.findings.connection_loss import CONNECTION_LOST
+from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.history import History, listed
+from iscsitrace.findings.login_attempts import attempts
+from iscsitrace.findings.outages import IO_OUTAGE
+from iscsitrace.findings.session_loss import Loss, losses
+from iscsitrace.measure.intervals import covered_ns
+from iscsitrace.relate.outages import OUTAGE_MIN_NS
+from iscsitrace.tables.nulls import known
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
+
+LEAST_TAKEOVERS: Final = 2
+"""One takeover is also the failover of a host's address, or a host that starts again elsewhere. A second one shows that
+the first session was still wanted."""
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """A login that ended a healthy session of the same InitiatorName and ISID."""
+
+    loss: Loss
+    before: str
+    """The address whose session ended."""
+    after: str
+    """The address that logged in."""
+    frame: int | None
+    """Of the Login Request, or of the close."""
+
+
+def _takeovers(history: History) -> list[Takeover]:
+    """Sessions that were healthy until the next login of the same name, which the capture shows."""
+    lost = losses(history)
+    if not lost:
+        return []
+    requests: dict[int, tuple[int, int | None]] = {}
+    for row in history.rows("logins").rows(("connection", "request_ns", "request_frame")):
+        if row["request_ns"] is not None and row["connection"] not in requests:
+            requests[row["connection"]] = (row["request_ns"], row["request_frame"])
+    found = []
+    for loss in lost:
+        after = history.connections_of.get(loss.next_session, ()) if loss.next_session is not None else ()
+        own = history.connections_of[loss.session]
+        login = next((requests[row["connection"]] for row in after if row["connection"] in requests), None)
+        if login is None or not own or not _is_healthy(history, loss, login[0]):
+            continue
+        # the initiator had not closed it, and was there to close it after the login: a RST may come from a host that
+        # has forgotten the connection
+        was_open = all(_first(row, "fin_to_target_ns", "rst_to_target_ns") >= login[0] for row in own)
+        is_closed_after = all(_first(row, "fin_to_initiator_ns", "rst_to_initiator_ns") >= login[0] for row in own)
+        is_there = any(
+            row[name] is not None and row[name] >= login[0]
+            for row in own
+            for name in ("fin_to_target_ns", "data_last_to_target_ns")
+        )
+        if was_open and is_closed_after and is_there:
+            found.append(Takeover(loss, own[0]["initiator_address"], after[0]["initiator_address"], login[1]))
+    return found
+
+
+def _first(row: dict[str, Any], *names: str) -> int:
+    return min((row[name] for name in names if row[name] is not None), default=(1 << 63) - 1)
+
+
+def _is_healthy(history: History, loss: Loss, until_ns: int) -> bool:
+    """Whether nothing had waited for a second when it ended: no NOP, no command."""
+    if loss.unanswered and until_ns - loss.unanswered.at_ns >= OUTAGE_MIN_NS:
+        return False
+    member = history.members.get(loss.session)
+    if member is None:
+        return True
+    issued = member.cycles.raw("command_first_ns")[~known(member.cycles, "status_ns")]
+    return not len(issued) or until_ns - int(issued.min()) < OUTAGE_MIN_NS
+
+
+def _alternate(takeovers: Sequence[Takeover]) -> list[Takeover]:
+    """Those of places that come back: A loses its session to B, and B to A; behind one address, each to the other."""
+    if len({each.before for each in takeovers} | {each.after for each in takeovers}) == 1:
+        return list(takeovers)
+    gains, lost = {each.after for each in takeovers}, {each.before for each in takeovers}
+    return [each for each in takeovers if each.before in gains and each.after in lost]
+
+
+def _duplicates(history: History) -> Observation | None:
+    found = _alternate(_takeovers(history))
+    if len(found) >= LEAST_TAKEOVERS:
+        return _seen(history, found)
+    return _suspected(history)
+
+
+def _seen(history: History, found: Sequence[Takeover]) -> Observation:
+    names = history.story.sessions[0]
+    places = sorted({each.before for each in found} | {each.after for each in found})
+    which = listed(places) if len(places) > 1 else f"two initiators behind {places[0]}"
+    who = f"{capital(which)} log in"
+    first, last = history.since_start(found[0].loss.lost_ns), history.since_start(found[-1].loss.lost_ns)
+    cost_ns, spans = _cost(history)
+    text = (
+        f"{who} with the same InitiatorName {names['initiator_name']} and ISID {names['isid']}: {len(found)} times "
+        f"from {first} to {last} a login ended the session of the other one, which was healthy. The losses cost "
+        f"{wording.time(cost_ns)} in all."
+    )
+    return Observation(
+        text.rstrip("."),
+        [frame for each in found for frame in (each.frame, each.loss.end.frame if each.loss.end else None)],
+        float(cost_ns),
+        cause=text,
+        spans=spans,
+        sessions=history.sessions,
+        is_final=True,
+        points_to=which,
+    )
+
+
+def _suspected(history: History) -> Observation | None:
+    """One side only: the target closes healthy sessions, accepts each login at once, and gave out TSIHs meanwhile."""
+    sessions = {row["session"]: row for row in history.story.sessions}
+    first_try = {each.session["session"] for each in attempts(history) if each.outcome == "accepted"}
+    found = []
+    for loss in losses(history):
+        if loss.next_session is None or loss.end is None or loss.end.by != "target" or loss.end.verb != "closed":
+            continue
+        before, after = sessions[loss.session]["tsih"], sessions[loss.next_session]["tsih"]
+        is_skipped = before is not None and after is not None and after > before + 1
+        is_first_try = loss.next_session in first_try and loss.rebuilding.last_ns is None
+        if is_skipped and is_first_try and _is_healthy(history, loss, loss.lost_ns):
+            found.append((loss, before, after))
+    if len(found) < LEAST_TAKEOVERS or len(history.rows("asyncs")):
+        return None
+    names = history.story.sessions[0]
+    cost_ns, spans = _cost(history)
+    numbers = listed(dict.fromkeys(tsih for _, before, after in found for tsih in (before, after)))
+    text = (
+        f"a second host may use the InitiatorName {names['initiator_name']} and ISID {names['isid']} of "
+        f"{history.label}: the target closed a healthy connection {len(found)} times, took the next login at once, "
+        f"and had given out other TSIHs between (here: {numbers}). The capture cannot tell: it shows one host. A "
+        "capture at the target shows the other one."
+    )
+    return Observation(
+        text.rstrip("."),
+        [loss.end.frame for loss, _, _ in found if loss.end],
+        float(cost_ns),
+        cause=capital(text),
+        spans=spans,
+        sessions=history.sessions,
+        severity="warning",
+        is_final=True,
+        points_to="a second initiator of this name, which the capture does not show",
+    )
+
+
+def _cost(history: History) -> tuple[int, tuple[tuple[int, int], ...]]:
+    spans = tuple((each.from_ns, each.until_ns) for each in losses(history))
+    return covered_ns(spans), spans
+
+
+DUPLICATE_INITIATOR: Final = Problem(
+    name="duplicate_initiator",
+    scope="story",
+    meaning="Two hosts log in with the same InitiatorName and ISID. To the target they are one initiator, so each "
+    "login ends the session of the other host (session reinstatement, RFC 7143 section 6.3.5).",
+    condition=f"At least {LEAST_TAKEOVERS} times a login ended a session of the same names and ISID that was "
+    "healthy: nothing had waited for a second, its initiator had not closed it, and was still there after it; by "
+    "two addresses in turn, or behind one address. Where the capture shows one host only it is a suspicion: the "
+    "target closed healthy connections, took each next login at once, and its TSIHs skip.",
+    evidence="The Login Request that ended each session, and its FIN or RST. The cost is the time without a "
+    "session, and until the next I/O.",
+    example="A second host may use the InitiatorName iqn.2025-01.org.iscsitrace:guest and ISID 00023d000001 of "
+    "sessions 1 to 3: the target closed a healthy connection 2 times, took the next login at once, and had "
+    "given out other TSIHs between (here: 1, 3 and 5). The capture cannot tell: it shows one host. A capture "
+    "at the target shows the other one.",
+    severity="error",
+    rank="failure",
+    accounts_for=(CONNECTION_LOST, IO_OUTAGE),
+    advice=(
+        Advice(
+            "Give each host a name of its own: cloned machines share `/etc/iscsi/initiatorname.iscsi` (make a new "
+            "one with `iscsi-iname`, restart iscsid, and correct the ACL); `esxcli iscsi adapter set --name` on "
+            "ESXi, `iscsicli NodeName` or the initiator's properties on Windows."
+        ),
+        Advice(
+            "Behind one name, give each interface or process its own ISID: separate ifaces in open-iscsi; in libiscsi "
+            "(QEMU, backup programs) another `initiator-name`."
+        ),
+    ),
+    where=lambda columns: columns.count("sessions") > LEAST_TAKEOVERS,
+    tell=_duplicates,
+)

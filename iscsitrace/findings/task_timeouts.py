@@ -1,0 +1,289 @@
+"""Task time-outs: commands without an answer, and what the initiator did about it, as one story."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.findings.connection_loss import CONNECTION_LOST
+from iscsitrace.findings.failures import NOP_TIMEOUT, TASK_ABORTS
+from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.history import History
+from iscsitrace.findings.outages import IO_OUTAGE
+from iscsitrace.findings.session_loss import Loss, losses
+from iscsitrace.findings.statuses import in_words
+from iscsitrace.findings.thresholds import MILLISECOND_NS
+from iscsitrace.tables.nulls import known
+from iscsitrace.tables.table import Table
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
+
+Array = NDArray[Any]
+
+STUCK_NS: Final = 1_000 * MILLISECOND_NS
+"""Least wait of a command that counts as stuck when the initiator aborts it. The shortest time-outs are seconds; a
+reset by an administrator, or of a cluster, finds commands in flight that wait for milliseconds."""
+
+_ABORT_TASK: Final = 1
+_OF_A_LUN: Final = (2, 4, 5)
+"""ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET (RFC 7143 section 11.5.1)."""
+_OF_A_TARGET: Final = (6, 7)
+"""TARGET WARM RESET, TARGET COLD RESET."""
+_NAMED: Final = 4
+_RETRANSMISSIONS: Final = 2
+"""Fewer are too few to be sure."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A task management request about commands that were stuck."""
+
+    row: dict[str, Any]
+    about: Array
+    """Rows of the story's commands."""
+
+    def words(self, history: History) -> str:
+        """``ABORT TASK at 12.55 s (function complete, 0.3 s later)``."""
+        when = history.since_start(self.row["request_ns"])
+        if self.row["response_ns"] is None:
+            return f"{self.row['function_text']} at {when} (no response)"
+        later = wording.time(self.row["response_ns"] - self.row["request_ns"])
+        return f"{self.row['function_text']} at {when} ({self.row['response_text']}, {later} later)"
+
+
+@dataclass(frozen=True)
+class Episode:
+    """Commands that were stuck at the same time, and the requests about them."""
+
+    requests: tuple[Request, ...]
+    from_ns: int
+    """When the first of the commands was sent."""
+    stuck_ns: int
+    """When the last of them had a status, was aborted, or lost its connection."""
+    until_ns: int
+    """When I/O went on: the end of the outage, or of the last command where there was none."""
+    outage_ns: int
+    """The time without any progress in it; 0 where other commands progressed."""
+    longest_ns: int
+    is_over: bool
+
+    @property
+    def cost_ns(self) -> int:
+        """The time without progress; where others progressed, that of the command that waited longest."""
+        return self.outage_ns or self.longest_ns
+
+
+def _episodes(history: History) -> list[Episode]:
+    cycles = history.cycles
+    ends = _ends(history)
+    waited = np.flatnonzero((ends - cycles.raw("command_first_ns") >= STUCK_NS) & ~_may_have_ended(history))
+    requests = [found for row in _management(history) if len((found := _about(row, cycles, ends, waited)).about)]
+    groups: list[list[Request]] = []
+    for request in sorted(requests, key=lambda each: int(cycles.raw("command_first_ns")[each.about].min())):
+        start = cycles.raw("command_first_ns")[request.about].min()
+        if groups and start < max(_last_ns(each, ends) for each in groups[-1]):
+            groups[-1].append(request)
+        else:
+            groups.append([request])
+    return [each for group in groups if not _is_path(history, each := _episode(history, group, ends), ends)]
+
+
+def _management(history: History) -> list[dict[str, Any]]:
+    functions = (_ABORT_TASK, *_OF_A_LUN, *_OF_A_TARGET)
+    table = history.rows("task_management")
+    return list(table.select(np.isin(table.raw("function"), functions) & known(table, "request_ns")).rows())
+
+
+def _ends(history: History) -> Array:
+    """When each command had its status, was aborted, or lost its connection."""
+    cycles = history.cycles
+    last = {row["connection"]: row["time_last_ns"] for row in history.story.connections}
+    numbers, inverse = np.unique(cycles.raw("connection"), return_inverse=True)
+    of_connection = np.array([last.get(number, 0) for number in numbers.tolist()], dtype=np.int64)
+    open_until = of_connection[inverse] if len(numbers) else np.zeros(0, dtype=np.int64)
+    ends = np.where(known(cycles, "status_ns"), cycles.raw("status_ns"), open_until)
+    aborted = {row["referenced_cycle"]: row for row in _management(history) if row["response"] == 0}
+    rows = np.flatnonzero(np.isin(cycles.raw("cycle"), [number for number in aborted if number is not None]))
+    for row, number in zip(rows.tolist(), cycles.raw("cycle")[rows].tolist(), strict=True):
+        ends[row] = min(int(ends[row]), aborted[number]["response_ns"] or int(ends[row]))
+    return np.asarray(ends)
+
+
+def _may_have_ended(history: History) -> Array:
+    """The commands whose status may only be missing from the capture: an ABORT TASK shows that it did not come."""
+    cycles = history.cycles
+    aborted = [row["referenced_cycle"] for row in _management(history) if row["function"] == _ABORT_TASK]
+    is_unsure = ~known(cycles, "status_ns") & history.may_lack_answers
+    is_unsure &= ~np.isin(cycles.raw("cycle"), [number for number in aborted if number is not None])
+    return np.asarray(cycles.raw("has_capture_gap") | is_unsure)
+
+
+def _about(row: dict[str, Any], cycles: Table, ends: Array, waited: Array) -> Request:
+    """The commands, of those that waited long, that a request is about."""
+    at_ns = row["request_ns"]
+    is_stuck = (cycles.raw("command_first_ns")[waited] <= at_ns - STUCK_NS) & (ends[waited] >= at_ns)
+    if row["function"] == _ABORT_TASK:
+        is_stuck &= cycles.raw("cycle")[waited] == (-1 if row["referenced_cycle"] is None else row["referenced_cycle"])
+    else:
+        is_stuck &= cycles.raw("connection")[waited] == row["connection"]
+        if row["function"] in _OF_A_LUN and row["lun"] is not None:
+            is_stuck &= cycles.raw("lun")[waited] == row["lun"]
+    return Request(row, waited[is_stuck])
+
+
+def _last_ns(request: Request, ends: Array) -> int:
+    """Until when a request belongs to its commands: an initiator escalates after its response, or its time-out."""
+    return max(int(ends[request.about].max()), request.row["response_ns"] or 0)
+
+
+def _episode(history: History, requests: Sequence[Request], ends: Array) -> Episode:
+    cycles = history.cycles
+    about = np.unique(np.concatenate([each.about for each in requests]))
+    starts = cycles.raw("command_first_ns")[about]
+    from_ns, stuck_ns = int(starts.min()), int(ends[about].max())
+    within = [each for each in history.outages if each.from_ns < stuck_ns and each.to_ns > from_ns]
+    until_ns = max((stuck_ns, *(each.to_ns for each in within)))
+    is_over = all(each.is_over for each in within) if within else history.progress_after(stuck_ns) is not None
+    return Episode(
+        tuple(sorted(requests, key=lambda each: each.row["request_ns"])),
+        from_ns,
+        stuck_ns,
+        until_ns,
+        sum(each.length_ns for each in within),
+        int((ends[about] - starts).max()),
+        is_over,
+    )
+
+
+def _is_path(history: History, episode: Episode, ends: Array) -> bool:
+    """Whether TCP got nothing through, either: retransmissions to the end, and no other command that progressed."""
+    table = history.rows("retransmissions")
+    times = table.raw("time_ns")[~table.raw("is_spurious")]
+    times = times[(times > episode.from_ns) & (times <= episode.stuck_ns)]
+    half_ns = (episode.from_ns + episode.stuck_ns) // 2
+    if len(times) < _RETRANSMISSIONS or times.max() < half_ns:
+        return False
+    responses = [each.row["response_ns"] or episode.stuck_ns for each in episode.requests]
+    return not len(_others(history, episode, ends, int(times.max()))) and min(responses) >= times.max()
+
+
+def _others(history: History, episode: Episode, ends: Array, until_ns: int) -> Table:
+    """Other commands with a status from STUCK_NS after the first that was stuck on."""
+    cycles = history.cycles
+    is_other = known(cycles, "status_ns") & (ends > episode.from_ns + STUCK_NS) & (ends < until_ns)
+    for request in episode.requests:
+        is_other[request.about] = False
+    return cycles.select(is_other)
+
+
+def _timeouts(history: History) -> Observation | None:
+    if not len(history.rows("task_management")):
+        return None
+    found = _episodes(history)
+    if not found:
+        return None
+    worst = max(found, key=lambda each: each.cost_ns)
+    cycles = history.cycles
+    stuck = cycles.select(np.unique(np.concatenate([each.about for each in worst.requests])))
+    luns = tuple(np.unique(stuck.raw("lun")[known(stuck, "lun")]).tolist())
+    where = f" to LUN {', '.join(map(str, luns))}" if luns else ""
+    times = f" (the longest of {len(found)} time-outs)" if len(found) > 1 else ""
+    text = (
+        f"{history.label}: {in_words(stuck)}{where} had no answer for {wording.time(worst.longest_ns)}, "
+        f"from {history.since_start(worst.from_ns)} on{times}"
+    )
+    alive, side = _alive(history, worst, luns)
+    facts = [f"{capital(text)}.", _asked(history, worst), *_ending(history, worst), alive]
+    frames = [row["command_frame"] for row in stuck.select(slice(0, 3)).rows(("command_frame",))]
+    frames += [each.row[name] for each in worst.requests for name in ("request_frame", "response_frame")]
+    return Observation(
+        text,
+        frames,
+        float(sum(each.cost_ns for each in found)),
+        cause=" ".join(facts),
+        spans=tuple((each.from_ns, each.until_ns) for each in found),
+        luns=luns,
+        is_final=not worst.is_over,
+        points_to=side,
+    )
+
+
+def _asked(history: History, episode: Episode) -> str:
+    """What the initiator sent, in order."""
+    words = [each.words(history) for each in episode.requests]
+    if len(words) > _NAMED:
+        words = [*words[: _NAMED - 1], f"{len(words) - _NAMED} more", words[-1]]
+    return f"The initiator sent {', then '.join(words)}."
+
+
+def _ending(history: History, episode: Episode) -> Iterator[str]:
+    """Whether the session was lost over it, and when I/O went on."""
+    lost: Loss | None = next((e for e in losses(history) if episode.from_ns < e.lost_ns <= episode.until_ns), None)
+    if lost:
+        yield lost.how(history)
+        if lost.login_ns is not None:
+            yield f"It logged in again at {history.since_start(lost.login_ns)}."
+    if not episode.is_over:
+        yield "I/O did not resume in the capture."
+    elif episode.outage_ns:
+        yield f"I/O resumed at {history.since_start(episode.until_ns)}."
+
+
+def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> tuple[str, str]:
+    """Whether the target lived in the meantime, as a sentence, and whose side that points to."""
+    nops = history.rows("nops")
+    is_answered = nops.raw("is_ping") & nops.raw("is_from_initiator") & known(nops, "response_ns")
+    is_answered &= known(nops, "request_ns") & (nops.raw("request_ns") > episode.from_ns)
+    is_answered &= nops.raw("response_ns") < episode.stuck_ns
+    others = _others(history, episode, _ends(history), episode.stuck_ns)
+    elsewhere = others.select(~np.isin(others.raw("lun"), luns))
+    did = []
+    if is_answered.any():
+        did.append(wording.count(int(is_answered.sum()), "NOP-Out"))
+    if len(elsewhere):
+        did.append(f"{wording.count(len(elsewhere), 'command')} to other LUNs")
+    if len(others) > len(elsewhere):
+        did.append(f"{wording.count(len(others) - len(elsewhere), 'other command')} to the same LUN")
+    behind = f"the storage behind LUN {', '.join(map(str, luns))}" if luns else "its storage"
+    if did:
+        words = " and ".join(filter(None, (", ".join(did[:-1]), did[-1])))
+        return f"In the meantime the target answered {words}: this points to {behind}.", behind
+    side = f"the target, or {behind}"
+    return f"TCP retransmitted too little for a fault of the path: this points to {side}.", side
+
+
+TASK_TIMEOUT: Final = Problem(
+    name="task_timeout",
+    scope="story",
+    meaning="Commands had no answer until the initiator's time-out: it aborted them, reset the logical unit or the "
+    "target, or logged in again.",
+    condition="ABORT TASK or a reset of the logical unit or target, about a command that had waited for "
+    f"{wording.time(STUCK_NS)} or more. Not where TCP retransmitted until the end and nothing else progressed: then it "
+    "is the path.",
+    evidence="The commands, the requests and their responses. The cost is the time without progress; where other "
+    "commands progressed, that of the command that waited longest.",
+    example="Sessions 1 and 2: 1 READ command to LUN 0 had no answer for 14.1 s, from 12.64 s on. The initiator sent "
+    "ABORT TASK at 23.72 s (no response). The initiator closed the connection at 26.77 s. It logged in again "
+    "at 29.81 s. I/O resumed at 29.84 s. In the meantime the target answered 2 NOP-Outs: this points to the "
+    "storage behind LUN 0.",
+    severity="error",
+    rank="failure",
+    advice=(
+        Advice(
+            "Find out why the storage behind this LUN did not answer: the target's kernel log, its disks and RAID "
+            "(iostat -x, smartctl -a), a pool or snapshot that is suspended or full, a controller that failed over."
+        ),
+        Advice(
+            "Check the time-outs: /sys/block/DEVICE/device/timeout until Linux aborts a command (30 s), then "
+            "node.session.err_timeo.abort_timeout, lu_reset_timeout and tgt_reset_timeout of open-iscsi. ESXi: "
+            "vmkernel.log has the aborts. Windows: TimeOutValue of the disk (60 s), event 129."
+        ),
+    ),
+    where=lambda columns: columns.count("task_management") > 0,
+    tell=_timeouts,
+    accounts_for=(IO_OUTAGE, TASK_ABORTS, CONNECTION_LOST, NOP_TIMEOUT),
+)

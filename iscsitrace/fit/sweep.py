@@ -1,0 +1,205 @@
+"""A sweep: captures that differ in settings, each with points of its own, and one fit to all of them.
+
+Nothing is added over captures: each is read alone, and a point is the steady cycles of one session in one of them. Here
+are the settings in which the points differ, their order, and what each setting is by the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from iscsitrace.fit.left_out import LeftOut, apart, left_out
+from iscsitrace.fit.points import Fit, Point, of_operation
+from iscsitrace.fit.regression import fit
+from iscsitrace.model.setting import LOGIN_KEYS
+
+ALIKE: Final = 1.1
+"""Factor within which two measured delays count as the same setting: least RTTs of one path differ by less."""
+ALIKE_NS: Final = 50_000
+"""The same as a time: hosts answer so much sooner or later."""
+POOR: Final = 0.25
+"""Error of the model, as a share, from which on it does not describe what it was fitted to: the largest uncertainty
+with which the fit takes k or 1 / C from a regression."""
+OFF: Final = 0.25
+"""Share by which a measured delay may differ from the named one without a remark."""
+OFF_NS: Final = 500_000
+"""The same as a time: hosts and their links add so much to a delay that was configured."""
+
+_NUMBERS: Final = ("delay_ns", "block_bytes", "queue_depth", "connections")
+"""Settings that are read from every capture, in the order in which they become the x axis."""
+_ALL: Final = (*_NUMBERS, *LOGIN_KEYS)
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One capture of a sweep."""
+
+    name: str
+    points: tuple[Point, ...]
+    named: Mapping[str, Any]
+    """Settings that the user named, by name; they replace what the packets show of the place of its points."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A point and its place in the sweep."""
+
+    capture: str
+    point: Point
+    values: Mapping[str, Any]
+    """The settings in which the sweep differs, by name."""
+    left_out: LeftOut | None
+    """By the points of all other settings; None where these cannot be fitted."""
+    remarks: tuple[str, ...]
+    """Where the packets contradict what was named."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The points of one operation, in order of their settings, and the fit to all of them."""
+
+    operation: str
+    varied: tuple[str, ...]
+    """Names of the settings that differ: first the one along the x axis."""
+    constants: Mapping[str, Any]
+    """The other settings, with their value."""
+    places: tuple[Place, ...]
+    fit: Fit
+    """Its points are those of ``places``, in the same order."""
+
+    @property
+    def error(self) -> float | None:
+        """The median error of the settings that were left out; without any, that of the residuals.
+
+        None where a single point leaves no residual.
+        """
+        found = [apart(each.left_out.error) for each in self.places if each.left_out]
+        if not found and len(self.places) > 1:
+            found = [apart(self.off(number)) for number in range(len(self.places))]
+        return float(np.median(found)) if found else None
+
+    @property
+    def is_poor(self) -> bool:
+        """Whether the model does not describe these captures, so that its numbers say nothing."""
+        return self.error is not None and self.error > POOR
+
+    def off(self, place: int) -> float:
+        """Measured throughput of a point / that of the model, less 1."""
+        point, model = self.places[place].point, self.fit.models[place]
+        return point.throughput_bytes_per_s / model.throughput_bytes_per_s - 1
+
+    def is_off(self, place: int) -> bool:
+        """Whether the model does not describe a point."""
+        return self.is_poor or apart(self.off(place)) > POOR
+
+
+def sweeps(captures: Sequence[Capture], sockets: Mapping[int, float] | None = None) -> list[Sweep]:
+    """A sweep for each operation; none without a steady point.
+
+    ``sockets``: C by a plain transfer, by ``id`` of the point.
+    """
+    found = []
+    points = [point for capture in captures for point in capture.points]
+    for operation in dict.fromkeys(point.setting.operation for point in points):
+        own = [(capture, point) for capture in captures for point in of_operation(capture.points, operation)]
+        found.append(_sweep(operation, own, sockets))
+    return found
+
+
+def _sweep(operation: str, own: Sequence[tuple[Capture, Point]], sockets: Mapping[int, float] | None) -> Sweep:
+    delays = _clustered([point.delay_ns.value for _, point in own])
+    settings = [
+        _settings(point, delay_ns) | dict(capture.named) for (capture, point), delay_ns in zip(own, delays, strict=True)
+    ]
+    names = [*_ALL, *dict.fromkeys(name for each in settings for name in each if name not in _ALL)]
+    values = {name: [each.get(name) for each in settings] for name in names}
+    varied = [name for name in names if len(set(values[name])) > 1]
+    varied.sort(key=lambda name: (not _is_numeric(values[name]), -len(set(values[name]))))
+    # all settings but the one of the x axis make the lines, and a line is in order of the axis
+    along = [*varied[1:], *varied[:1]]
+    order = sorted(range(len(own)), key=lambda place: [_sortable(values[name][place]) for name in along])
+    points = [own[place][1] for place in order]
+    keys: list[Hashable] = [tuple(values[name][place] for name in varied) for place in order]
+    rates = [sockets[id(point)] for point in points] if sockets else None
+    held_back = left_out(points, keys, rates)
+    return Sweep(
+        operation=operation,
+        varied=tuple(varied),
+        constants={
+            name: each[0]
+            for name, each in values.items()
+            if name not in varied and (name not in LOGIN_KEYS or operation == "write")
+        },
+        places=tuple(
+            Place(
+                own[place][0].name,
+                own[place][1],
+                {name: values[name][place] for name in varied},
+                without,
+                tuple(_remarks(own[place][1], own[place][0].named)),
+            )
+            for place, without in zip(order, held_back, strict=True)
+        ),
+        fit=fit(points, rates),
+    )
+
+
+def _settings(point: Point, delay_ns: float) -> dict[str, Any]:
+    setting = point.setting
+    found: dict[str, Any] = {
+        "delay_ns": delay_ns,
+        "block_bytes": setting.block_bytes,
+        "queue_depth": point.outstanding,
+        # one command at a time may take turns on several connections
+        "connections": len(point.connections) or setting.connections,
+    }
+    if setting.operation == "write":
+        found |= {name: getattr(setting.solicitation, name) for name in LOGIN_KEYS}
+    return found
+
+
+def _clustered(delays_ns: Sequence[float]) -> list[float]:
+    """For each delay the median of those that are the same setting as it, with three digits."""
+    order = sorted(range(len(delays_ns)), key=lambda place: delays_ns[place])
+    groups: list[list[int]] = []
+    for place in order:
+        last = delays_ns[groups[-1][-1]] if groups else None
+        if last is not None and delays_ns[place] <= max(ALIKE * last, last + ALIKE_NS):
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    found = list(delays_ns)
+    for group in groups:
+        # three digits are more than hosts repeat
+        middle = float(f"{np.median([delays_ns[place] for place in group]):.3g}")
+        for place in group:
+            found[place] = middle
+    return found
+
+
+def _remarks(point: Point, named: Mapping[str, Any]) -> list[str]:
+    """The names of the settings that the packets contradict."""
+    seen = _settings(point, point.delay_ns.value)
+    found = []
+    for name, value in named.items():
+        if name not in seen or seen[name] == value:
+            continue
+        is_near = name == "delay_ns" and abs(seen[name] - value) <= max(OFF_NS, OFF * value)
+        if not is_near:
+            found.append(name)
+    return found
+
+
+def _is_numeric(values: Sequence[Any]) -> bool:
+    return all(isinstance(each, int | float) and not isinstance(each, bool) for each in values)
+
+
+def _sortable(value: Any) -> tuple[int, float, str]:
+    """Sort key: nothing, then numbers by size, then words."""
+    if value is None:
+        return 0, 0.0, ""
+    return (1, float(value), "") if isinstance(value, int | float) else (2, 0.0, str(value))

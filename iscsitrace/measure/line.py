@@ -1,0 +1,154 @@
+"""The line that a session's data passed: its rate, where the packets show one, and the sessions that share it.
+
+The estimate is that of the table ``senders`` (docs/method.md, section 4); nothing else estimates the rate of a line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from iscsitrace.measure.data_commands import is_transfer
+from iscsitrace.measure.intervals import Span
+from iscsitrace.tables.nulls import known, numbers_of
+from iscsitrace.tables.numbers import first_rows, order_of
+from iscsitrace.tables.table import Table
+
+if TYPE_CHECKING:
+    from iscsitrace.measure.facts import Array, Facts
+    from iscsitrace.measure.session import Session
+    from iscsitrace.tables.table import Source
+
+
+COLUMNS: Final = (
+    *("connection", "to_target", "line", "line_bytes_per_s", "line_low_bytes_per_s", "line_high_bytes_per_s"),
+    *("line_wire_bytes_per_s", "line_stretch_count", "line_queue_ns"),
+)
+"""Columns of ``senders`` that a row has to have here."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line with its estimated rate: bytes of TCP payload per second."""
+
+    number: int | None
+    """Connections whose lines have the same number share one."""
+    bytes_per_s: int
+    low_bytes_per_s: int | None
+    high_bytes_per_s: int | None
+    """Lower and upper quartile of the stretches."""
+    wire_bytes_per_s: int | None
+    """The same with the headers of each packet."""
+    stretch_count: int
+    """Stretches in which the line had a queue."""
+    queue_ns: int | None
+    """Median time in the queue."""
+
+
+def of_sender(row: Mapping[str, Any] | None) -> Line | None:
+    """The line of a row of ``senders``; None where its rate was not reached."""
+    if not row or not row.get("line_bytes_per_s"):
+        return None
+    return Line(
+        number=row.get("line"),
+        bytes_per_s=row["line_bytes_per_s"],
+        low_bytes_per_s=row.get("line_low_bytes_per_s"),
+        high_bytes_per_s=row.get("line_high_bytes_per_s"),
+        wire_bytes_per_s=row.get("line_wire_bytes_per_s"),
+        stretch_count=row.get("line_stretch_count") or 0,
+        queue_ns=row.get("line_queue_ns"),
+    )
+
+
+_PART_LEAST: Final = 2
+"""A direction with less than this part of the bytes of the other is not what the session waits for."""
+
+
+def of(session: Session) -> Line | None:
+    """The line of the direction that carried most bytes; where its rate was not reached, that of the other direction,
+    if that carried at least half as many; else None. With reads and writes alike a tap may show one of both lines.
+    """
+    return of_row(session.facts.table("senders"), session.fact(rows))
+
+
+def of_one(connections: Table, senders: Table, numbers: Iterable[int]) -> Line | None:
+    """The same for these connections together."""
+    place = np.where(np.isin(senders.raw("connection"), list(numbers)), 0, -1)
+    return of_row(senders, int(rows_of_each(connections, senders, place, 1)[0]))
+
+
+def of_row(senders: Table, row: int) -> Line | None:
+    """The line of a row of ``senders``; None for -1."""
+    return None if row < 0 else of_sender(next(senders.select(slice(row, row + 1)).rows(COLUMNS)))
+
+
+def rates(facts: Facts) -> Array:
+    """The rate in bytes/s of the line of each subject; 0 where it was not reached."""
+    return np.append(facts.table("senders").raw("line_bytes_per_s"), 0)[facts.once(rows)]
+
+
+def rows(facts: Facts) -> Array:
+    """The row of ``senders`` of each subject's line; -1 where its rate was not reached."""
+    connections, senders = facts.table("connections"), facts.table("senders")
+    return rows_of_each(connections, senders, facts.places("senders"), len(facts))
+
+
+def rows_of_each(connections: Table, senders: Table, place: Array, count: int) -> Array:
+    """The same for that many subjects; ``place`` is the subject of each row of ``senders``, -1 for none."""
+    numbers = connections.raw("connection").astype(np.int64)
+    sent = np.zeros((numbers.max(initial=-1) + 1, 2), dtype=np.int64)
+    for to_target, direction in enumerate(("to_initiator", "to_target")):
+        sent[numbers, to_target] = connections.raw(f"stream_bytes_{direction}")
+    own = np.flatnonzero(place >= 0)
+    place, of = place[own], senders.raw("connection").astype(np.int64)[own]
+    sizes = sent[of, senders.raw("to_target").astype(np.intp)[own]]
+    most = np.zeros(count, dtype=np.int64)
+    np.maximum.at(most, place, sizes)
+    is_shown = (numbers_of(senders, "line_bytes_per_s")[own] > 0) & (_PART_LEAST * sizes >= most[place])
+    order = np.lexsort((-sizes[is_shown], place[is_shown]))
+    first = order[first_rows(place[is_shown][order])]
+    found = np.full(count, -1, dtype=np.intp)
+    found[place[is_shown][first]] = own[is_shown][first]
+    return found
+
+
+def times_by_line(source: Source) -> dict[int, dict[int, Span]]:
+    """The sessions that read or wrote over each line, by its number: each from the first command that moved data to the
+    last status.
+    """
+    senders, connections = source("senders"), source("connections")
+    has_line = known(senders, "line")
+    if not has_line.any():
+        return {}
+    numbers = connections.raw("connection").tolist()
+    session_of = dict(zip(numbers, numbers_of(connections, "session").tolist(), strict=True))
+    found: dict[int, set[int]] = {}
+    for connection, line in zip(
+        *(senders.raw(name)[has_line].tolist() for name in ("connection", "line")), strict=True
+    ):
+        if (session := session_of.get(connection, -1)) >= 0:
+            found.setdefault(line, set()).add(session)
+    times = _times_of_transfers(source("cycles")) if found else {}
+    return {line: {each: times[each] for each in sorted(sessions) if each in times} for line, sessions in found.items()}
+
+
+def sharing(times: Mapping[int, Span], session: int) -> tuple[int, ...]:
+    """The sessions of a line that read or wrote while this one did, this one included."""
+    own = times.get(session)
+    if own is None:
+        return ()
+    return tuple(each for each, (first_ns, last_ns) in times.items() if own[0] < last_ns and first_ns < own[1])
+
+
+def _times_of_transfers(cycles: Table) -> dict[int, Span]:
+    rows = np.flatnonzero(cycles.each(is_transfer) & known(cycles, "status_ns") & known(cycles, "session"))
+    rows = rows[order_of(cycles.raw("session")[rows])]
+    session, first_ns, last_ns = (cycles.raw(name)[rows] for name in ("session", "command_first_ns", "status_ns"))
+    starts = first_rows(session)
+    if not len(starts):
+        return {}
+    firsts, lasts = np.minimum.reduceat(first_ns, starts), np.maximum.reduceat(last_ns, starts)
+    return dict(zip(session[starts].tolist(), zip(firsts.tolist(), lasts.tolist(), strict=True), strict=True))

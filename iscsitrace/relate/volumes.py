@@ -1,0 +1,241 @@
+"""Volumes: the logical units that each initiator uses, over all their paths and logins.
+
+What the target said decides: its designator (VPD page 83h), else vendor, product and serial number; only where it said
+nothing, its name and the LUN, or the address and the LUN (docs/method.md, section 13). Two sessions of one volume are
+paths to it, or one of them replaced the other.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iscsitrace.relate.logical_units import Member, members
+from iscsitrace.tables.numbers import distinct, places_of
+from iscsitrace.tables.table import Source, Table
+
+Key = tuple[str, str, str]
+"""What a volume is known by, its identity, and the target within which that holds (empty: everywhere)."""
+
+
+class _Group:
+    """The members with one identity."""
+
+    def __init__(self) -> None:
+        self.members: list[Member] = []
+        self._serials: set[tuple[str, str, str]] = set()
+        self._luns: dict[int, int] = {}
+
+    def add(self, member: Member) -> None:
+        self.members.append(member)
+        self._luns[member.session] = member.lun
+        if member.serial:
+            self._serials.add(member.serial)
+
+    def contradicts(self, member: Member) -> bool:
+        """Whether the target said something else of the member, or its session has the volume at another LUN."""
+        is_other = bool(member.serial and self._serials and member.serial not in self._serials)
+        return is_other or self._luns.get(member.session, member.lun) != member.lun
+
+
+def groups(members: Sequence[Member]) -> Iterable[tuple[str, str, tuple[Member, ...]]]:
+    """What each volume of one initiator is known by, its identity and its members."""
+    if len(members) == 1:
+        known_by, identity, _ = _key(members[0])
+        yield known_by, identity, tuple(members)
+        return
+    members = _without_shared(members)
+    named: dict[Key, _Group] = defaultdict(_Group)
+    places: dict[Hashable, set[Key]] = defaultdict(set)
+    for member in members:
+        if member.designator is not None:
+            key = _key(member)
+            named[key].add(member)
+            for place in _places(member):
+                places[place].add(key)
+    for member in members:
+        if member.designator is None:
+            named[_known_elsewhere(member, named, places) or _key(member)].add(member)
+    for (known_by, identity, _), group in named.items():
+        yield known_by, identity, tuple(sorted(group.members, key=lambda each: (each.session, each.lun)))
+
+
+def _key(member: Member) -> Key:
+    """By the surest that the target said of it."""
+    if member.designator is not None:
+        scope = "" if is_unique_in_the_world(member.designator) else member.target
+        return "designator", member.designator, scope
+    if member.serial:
+        return "serial", " ".join(member.serial), member.target
+    return "target" if member.has_target_name else "address", f"{member.target} LUN {member.lun}", ""
+
+
+def _places(member: Member) -> Iterable[Hashable]:
+    """Where the identity of a member without a designator is looked up, the surest place first."""
+    if member.serial:
+        yield "serial", member.target, member.serial
+    yield "path", member.path, member.lun
+    yield "target", member.target, member.lun
+
+
+def _known_elsewhere(member: Member, named: Mapping[Key, _Group], places: Mapping[Hashable, set[Key]]) -> Key | None:
+    """The one designator that another session of this target got for what must be the same logical unit."""
+    for place in _places(member):
+        keys = [key for key in places.get(place, ()) if not named[key].contradicts(member)]
+        if len(keys) == 1:
+            return keys[0]
+    return None
+
+
+def _without_shared(members: Sequence[Member]) -> list[Member]:
+    """The members without designators and serial numbers that one session has at several LUNs: they name nothing."""
+    luns: dict[tuple[int, object], set[int]] = defaultdict(set)
+    for member in members:
+        for name in (member.designator, member.serial):
+            if name is not None:
+                luns[member.session, name].add(member.lun)
+    shared = {name for (_, name), own in luns.items() if len(own) > 1}
+    return [
+        member._replace(
+            designator=None if member.designator in shared else member.designator,
+            serial=None if member.serial in shared else member.serial,
+        )
+        for member in members
+    ]
+
+
+def is_unique_in_the_world(designator: str) -> bool:
+    """Whether no other target has it by default: it has the IEEE company of its maker and a number, or is an IQN.
+
+    Other targets can have the same text, the same name without a company (tgt) and the same zeros (LIO with a serial
+    number without hexadecimal digits).
+    """
+    kind, _, name = designator.partition(".")
+    if kind == "naa":
+        # NAA 2, 5 and 6 begin with the company; 3 is assigned locally
+        first = {"2": 4, "5": 1, "6": 1}.get(name[:1])
+    elif kind == "eui":
+        first = 0
+    else:
+        return designator.startswith("iqn.")
+    return first is not None and bool(name[first : first + 6].strip("0") and name[first + 6 :].strip("0"))
+
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Volume:
+    """One logical unit of one initiator."""
+
+    number: int
+    known_by: str
+    """``designator``, ``serial``, ``target`` or ``address``."""
+    identity: str
+    """What it is known by, as text."""
+    members: tuple[Member, ...]
+    """In the order of their sessions."""
+
+    @property
+    def host(self) -> str:
+        """Name of the initiator, or its address."""
+        return self.members[0].host
+
+    @property
+    def luns(self) -> tuple[int, ...]:
+        """Its LUNs: they may differ between paths."""
+        return tuple(sorted({member.lun for member in self.members}))
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The targets that offer it."""
+        return tuple(dict.fromkeys(member.target for member in self.members))
+
+    @property
+    def sessions(self) -> tuple[int, ...]:
+        """The sessions that see it."""
+        return tuple(dict.fromkeys(member.session for member in self.members))
+
+    @property
+    def paths(self) -> tuple[tuple[Member, ...], ...]:
+        """Its paths; the members of one path are of sessions that replaced each other."""
+        found: dict[tuple[int, int], list[Member]] = {}
+        for member in self.members:
+            found.setdefault((member.path, member.lun), []).append(member)
+        return tuple(map(tuple, found.values()))
+
+    @property
+    def product(self) -> str | None:
+        """``LIO-ORG disk0``: vendor and product, if the target said them."""
+        return next((f"{each.serial[0]} {each.serial[1]}".strip() for each in self.members if each.serial), None)
+
+    @property
+    def capacity_bytes(self) -> int | None:
+        """The last that the target said."""
+        known_ones = (each.capacity_bytes for each in reversed(self.members) if each.capacity_bytes is not None)
+        return next(known_ones, None)
+
+    @property
+    def label(self) -> str:
+        """``LUN 0 of iqn.2026-11.example:disk``, as its first path has it."""
+        return f"LUN {self.members[0].lun} of {self.members[0].target}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "volume": self.number,
+            "label": self.label,
+            "known_by": self.known_by,
+            "identity": self.identity,
+            "initiator": self.host,
+            "targets": list(self.targets),
+            "luns": list(self.luns),
+            "product": self.product,
+            "capacity_bytes": self.capacity_bytes,
+            "paths": [
+                {"lun": path[0].lun, "target": path[0].target, "sessions": [member.session for member in path]}
+                for path in self.paths
+            ],
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Volumes:
+    """The volumes of a trace, and which of them each command went to."""
+
+    all: tuple[Volume, ...]
+    _sessions: Array
+    _luns: Array
+    _numbers: Array
+    """Session, LUN and volume of each member, in order of session and LUN."""
+
+    def of_commands(self, cycles: Table) -> Array:
+        """The number of each command's volume, -1 for none."""
+        return cycles.each(self._of_each)
+
+    def _of_each(self, cycles: Table) -> Array:
+        (sessions, session), (luns, lun) = distinct(self._sessions), distinct(self._luns)
+        row, column = places_of(cycles.raw("session"), sessions), places_of(cycles.raw("lun"), luns)
+        wanted = np.where((row >= 0) & (column >= 0), row * len(luns) + column, -1)
+        place = places_of(wanted, session * len(luns) + lun)
+        return np.append(self._numbers, -1)[place]
+
+
+def find(source: Source) -> Volumes:
+    """The volumes of a trace; ``source`` is its method ``table``."""
+    by_host: dict[str, list[Member]] = defaultdict(list)
+    for member in members(source):
+        by_host[member.host].append(member)
+    joined = [group for own in by_host.values() for group in groups(own)]
+    joined.sort(key=lambda each: (each[2][0].session, each[2][0].lun))
+    found = tuple(Volume(number, *group) for number, group in enumerate(joined))
+    of_member = [(member.session, member.lun, volume.number) for volume in found for member in volume.members]
+    sessions, luns, numbers = zip(*sorted(of_member), strict=True) if of_member else ((), (), ())
+    return Volumes(
+        found, np.array(sessions, dtype=np.int64), np.array(luns, dtype=np.uint64), np.array(numbers, dtype=np.int64)
+    )

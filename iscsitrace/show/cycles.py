@@ -1,0 +1,121 @@
+"""Commands of a trace, one row each, as a JSON document and as text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from iscsitrace.measure.selection import display_filter, first_packet_ns
+from iscsitrace.show import latencies
+from iscsitrace.show.document import Section, table
+from iscsitrace.wording import cells, scsi_names
+
+if TYPE_CHECKING:
+    from iscsitrace.measure.waits import Waits
+    from iscsitrace.tables.table import Table
+    from iscsitrace.tables.trace import Trace
+
+_FLAGS: Final = {
+    "is_status_in_data": "S",
+    "is_aborted": "aborted",
+    "has_capture_gap": "missing",
+    "has_retransmission": "rexmt",
+}
+_COLUMNS: Final = (
+    *("cycle", "time", "stream", "LUN", "operation", "LBA", "I/O size", "latency", "request", "grant", "transfer"),
+    *("service", "status wait", "QD", "PDUs", "R2Ts", "status", "frame", "flags"),
+)
+_LEGS_COLUMNS: Final = (
+    *("cycle", "time", "stream", "operation", "I/O size", "R2Ts", "latency", "initiator", "to target", "target"),
+    *("to initiator", "held by initiator's TCP", "by target's TCP", "frame"),
+)
+_PHASES: Final = ("request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
+
+
+def json_lines(
+    trace: Trace, cycles: Table, waited: Waits, *, has_filter: bool, has_legs: bool = False
+) -> Iterator[str]:
+    """What ``cycles --json`` prints, one row at a time: a capture may hold millions of commands.
+
+    A command without a status has ``in_flight_ns``, the least time that it waited. With ``has_legs`` each has its legs,
+    null where they are unknown.
+    """
+    of_legs = _legs(trace, cycles) if has_legs else [{}] * len(cycles)
+    start, separator = f'{json.dumps(trace.provenance)[:-1]}, "cycles": [', "\n"
+    for row, legs, least_ns, is_open in zip(cycles.rows(), of_legs, waited.least_ns, waited.is_open, strict=True):
+        row.update(legs)
+        if is_open:
+            row["in_flight_ns"] = int(least_ns)
+        if has_filter:
+            row["display_filter"] = display_filter(row)
+        yield start + separator + json.dumps(row, allow_nan=False)
+        start, separator = "", ",\n"
+    yield f"{start}\n]}}\n"
+
+
+def sections(
+    trace: Trace, cycles: Table, waited: Waits, *, has_filter: bool, has_legs: bool = False
+) -> Iterator[Section]:
+    """One line per command; with ``has_filter`` a Wireshark display filter for each, with ``has_legs`` its legs."""
+    start_ns = first_packet_ns(trace.connections)
+    rows = list(cycles.rows())
+    latency = latencies.each(waited)
+    if has_legs:
+        each = zip(rows, _legs(trace, cycles), latency, strict=True)
+        grid = table(_LEGS_COLUMNS, (_leg_line(*line, start_ns or 0) for line in each))
+        yield Section("", (f"time: s after the first TCP packet, {cells.date(start_ns)}; legs: ms",), (grid,))
+    else:
+        grid = table(_COLUMNS, (_line(row, one, start_ns or 0) for row, one in zip(rows, latency, strict=True)))
+        yield Section("", (f"time: s after the first TCP packet, {cells.date(start_ns)}; phases: ms",), (grid,))
+    if has_filter:
+        yield Section("Display filters", tuple(f"cycle {row['cycle']}: {display_filter(row)}" for row in rows))
+
+
+def _legs(trace: Trace, cycles: Table) -> list[dict[str, Any]]:
+    """The legs of these commands; InputInvalid for a single tap."""
+    legs = trace.table("legs")
+    names = [name for name in legs if name != "cycle"]
+    return list(legs.select(cycles.raw("cycle").astype("int64")).rows(names))
+
+
+def _leg_line(row: dict[str, Any], legs: dict[str, Any], latency: str, start_ns: int) -> tuple[object, ...]:
+    return (
+        *(row["cycle"], cells.seconds(row["command_first_ns"] - start_ns), row["connection"], row["operation"]),
+        *(cells.size(row["bytes"]), row["r2t_count"], latency),
+        *(cells.milliseconds(time_ns) for time_ns in legs.values()),
+        row["command_frame"],
+    )
+
+
+def unranked(count: int) -> str:
+    """The number of commands that ``--top`` leaves out."""
+    return f"commands of unknown latency (packets missing from the capture): {count}; --incomplete lists them"
+
+
+def _line(row: dict[str, Any], latency: str, start_ns: int) -> tuple[object, ...]:
+    flags = [word for name, word in _FLAGS.items() if row[name]]
+    if not row["is_complete"]:
+        flags.append("incomplete")
+    return (
+        row["cycle"],
+        cells.seconds(row["command_first_ns"] - start_ns),
+        row["connection"],
+        row["lun"],
+        row["operation"],
+        row["lba"],
+        cells.size(row["bytes"]),
+        latency,
+        *(cells.milliseconds(row[name]) for name in _PHASES),
+        row["queue_depth"],
+        row["data_pdu_count"],
+        row["r2t_count"],
+        _status(row["status"]),
+        row["command_frame"],
+        " ".join(flags),
+    )
+
+
+def _status(status: int | None) -> str | None:
+    """The name of a SCSI status in lower case, as all cells of the table."""
+    return None if status is None else scsi_names.name(scsi_names.statuses(), status).lower().replace("aca", "ACA")

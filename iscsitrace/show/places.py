@@ -1,0 +1,67 @@
+"""Where the time goes, by several taps: as text and for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from iscsitrace.show.document import Grid, Section, table
+from iscsitrace.taps import places
+from iscsitrace.taps.places import Verdict
+from iscsitrace.taps.reading import TappedTrace
+from iscsitrace.wording import cells
+from iscsitrace.wording.sentences import sentence
+
+PLACE_WORDS: Final = {"network": "network", "target": "target", "initiator": "initiator's host"}
+
+_ROWS: Final[tuple[tuple[str, str, Callable[[Any], object]], ...]] = (
+    ("packets lost to the target", "lost_a_to_b_packets", cells.text),
+    ("packets lost to the initiator", "lost_b_to_a_packets", cells.text),
+    ("delay to the target p50 ms", "delay_a_to_b_p50_ns", cells.milliseconds),
+    ("delay to the initiator p50 ms", "delay_b_to_a_p50_ns", cells.milliseconds),
+    ("missing packets, first capture", "missing_at_a_packets", cells.text),
+    ("missing packets, second capture", "missing_at_b_packets", cells.text),
+    ("commands in both", "commands", cells.text),
+    ("clock offset ms", "clock_offset_ns", cells.milliseconds),
+    ("clock offset at least ms", "clock_offset_low_ns", cells.milliseconds),
+    ("clock offset at most ms", "clock_offset_high_ns", cells.milliseconds),
+    ("clock drift ppm", "drift_ppm", "{:.1f}".format),
+)
+"""A row each: its name, the column of the table ``taps``, and how a value is written."""
+
+
+def as_dict(trace: TappedTrace) -> dict[str, Any]:
+    """The taps, the verdicts and the findings with their places, for JSON."""
+    return {
+        "taps": list(trace.taps.rows()),
+        "sessions": [each.as_dict() for each in places.verdicts(trace)],
+        "findings": [each.as_dict() for each in places.findings(trace)],
+    }
+
+
+def verdict(each: Verdict) -> str:
+    """The sentence that answers whose fault it is."""
+    latency = f"median latency {_ms(each.latency_ns)} ms"
+    parts = ", ".join(f"{PLACE_WORDS[place]} {_ms(time_ns)}" for place, time_ns in each.parts_ns.items())
+    return f"Session {each.session}: {latency}: {parts} ({each.command_count:,} reads and writes)."
+
+
+def section(found: Mapping[str, Any]) -> Section:
+    """The verdict by place, its findings, and the network between the taps; of ``as_dict``."""
+    lines = (
+        *(verdict(Verdict(**each)) for each in found["sessions"]),
+        *(f"{each['name']} ({each['severity']}): {sentence(each['text'])}" for each in found["findings"]),
+    )
+    return Section("Places", lines, (grid(found["taps"]),), "places")
+
+
+def grid(taps: Iterable[Mapping[str, Any]]) -> Grid:
+    """The network between each two neighbouring taps, and their clocks; rows of the table ``taps``."""
+    hops = list(taps)
+    columns = ("from -> to", *(cells.text(f"{row['tap_a']} -> {row['tap_b']}") for row in hops))
+    rows = [(label, *(shown(row[name]) for row in hops)) for label, name, shown in _ROWS]
+    return table(columns, rows, "The taps and the network between them")
+
+
+def _ms(time_ns: int) -> str:
+    return f"{time_ns / 1e6:.1f}"

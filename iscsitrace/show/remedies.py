@@ -1,0 +1,53 @@
+"""The advice of one output with its gains: each remedy is said once, and later findings refer to it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from iscsitrace.findings.finding import AdviceGain, Finding
+    from iscsitrace.fit.gain import Gain
+
+_OPEN: Final = 1.1
+"""Ratio of a gain's high to its low from which both are shown."""
+
+
+def gains_in_words(gains: Sequence[Gain]) -> str:
+    """Such as ``model: up to 8.0x with queue depth 8``; empty if the model predicts none."""
+    if not gains:
+        return ""
+    conditions = dict.fromkeys(f", {gain.condition}" for gain in gains if gain.condition)
+    return f"model: {', '.join(f'{_times(gain)} with {gain.change}' for gain in gains)}{''.join(conditions)}"
+
+
+def _times(gain: Gain) -> str:
+    """``up to 5.1x``; ``about 5.1x (2.2x to 7.8x)`` where the packets leave much open."""
+    times = f"{gain.throughput_factor:.1f}x"
+    is_open = gain.high > _OPEN * gain.low
+    return f"about {times} ({gain.low:.1f}x to {gain.high:.1f}x)" if is_open else f"up to {times}"
+
+
+class Remedies:
+    """The remedies said so far, by their text: the finding, and its session or connection."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, tuple[str, str]] = {}
+        self._gains: set[tuple[str, str]] = set()
+
+    def steps(self, finding: Finding, label: str) -> list[tuple[str, str]]:
+        """The advice of a finding of ``label`` that is new, then where the rest was said; each with its gains.
+
+        A gain that was shown for the same session or connection is not shown again.
+        """
+        new, again = [], dict[str, list["AdviceGain"]]()
+        for advice, gains in finding.gains_by_advice():
+            name, where = self._said.setdefault(advice.text, (finding.name, label))
+            if (name, where) == (finding.name, label):
+                new.append((advice.text, gains_in_words(gains)))
+            else:
+                place = name if where == label else f"{name} of {where}"
+                known = again.setdefault(f"See {place}.", [])
+                known += [gain for gain in gains if (label, gains_in_words([gain])) not in self._gains]
+            self._gains.update((label, gains_in_words([gain])) for gain in gains)
+        return [*new, *((text, gains_in_words(gains)) for text, gains in again.items())]

@@ -1,0 +1,179 @@
+"""Which sessions a diagnosis shows in full, and the table of the others by headline.
+
+A subject is a session with its connections, or a connection without a session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
+
+from iscsitrace.diagnosis.headline import NONE, TOO_SHORT, weight
+from iscsitrace.errors import InputInvalid
+from iscsitrace.show.document import Section, table
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording import cells
+from iscsitrace.wording.parts import BY_NAME
+
+if TYPE_CHECKING:
+    from iscsitrace.diagnosis.examination import Diagnosis
+    from iscsitrace.diagnosis.headline import Verdict
+    from iscsitrace.diagnosis.opinions import Opinion, StoryOpinion
+    from iscsitrace.measure.intervals import Span
+    from iscsitrace.relate.jobs.streams import Job
+    from iscsitrace.tables.trace import Trace
+
+LISTED: Final = 10
+"""Sessions that a line or message names."""
+HEADLINES: Final = {NONE: "no problem", TOO_SHORT: "too few commands"}
+"""Headlines that are no finding, in a table."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a person asks to see in full."""
+
+    top: int
+    """The most subjects, the worst first."""
+    sessions: Sequence[int] = ()
+    """These sessions, and no other subject, where any are named."""
+    is_verbose: bool = False
+    """Every connection of a session, also where it is the only one."""
+
+
+class Shown:
+    """What is shown of a diagnosis."""
+
+    def __init__(self, trace: Trace, diagnosis: Diagnosis, choice: Choice) -> None:
+        """InputInvalid for a session that is not there."""
+        self._diagnosis = diagnosis
+        self._choice = choice
+        self._left_out: list[Verdict] = []
+        session_of = {row["connection"]: row["session"] for row in trace.connections.rows(("connection", "session"))}
+        if choice.sessions:
+            sessions, alone = self._requested(), []
+        else:
+            sessions = list(diagnosis.sessions)
+            alone = [number for number in diagnosis.separate if session_of[number] is None]
+        if len(sessions) + len(alone) > choice.top and not choice.sessions:
+            ranked = [(diagnosis.sessions.verdicts[number], True) for number in sessions]
+            ranked += [(diagnosis.separate.verdicts[number], False) for number in alone]
+            ranked.sort(key=lambda each: each[0].weight, reverse=True)
+            self._left_out = [each for each, _ in ranked[choice.top :]]
+            sessions, alone = (
+                [each.number for each, is_session in ranked[: choice.top] if is_session == wanted]
+                for wanted in (True, False)
+            )
+        self._numbers = set(sessions)
+        apart = {*diagnosis.separate, *alone}
+        own = {number for number, session in session_of.items() if session in self._numbers and session is not None}
+        own &= {*diagnosis.connections} if choice.is_verbose else apart
+        own |= {*alone}
+        self.subjects = [(f"session {number}", diagnosis.sessions[number]) for number in sessions]
+        """Each with its label, the worst first where not all are shown."""
+        self.subjects += [(f"connection {number}", diagnosis.connections[number]) for number in sorted(own)]
+
+    @cached_property
+    def alike(self) -> dict[str, list[str]]:
+        """By the label of a subject those of later ones whose headline differs by its number alone."""
+        firsts: dict[str, str] = {}
+        found: dict[str, list[str]] = {}
+        # sessions of one story have the same
+        texts = {opinion.headline.text: label for label, opinion in reversed(self.subjects)}
+        for label, opinion in self.subjects:
+            text = opinion.headline.text
+            if texts[text] != label:
+                continue
+            kind, _ = label.split()
+            first = firsts.setdefault(re.sub(rf"\b{label}\b", kind, text, flags=re.IGNORECASE), label)
+            found.setdefault(first, []).extend([label] if label != first else [])
+        return found
+
+    @property
+    def in_full(self) -> list[tuple[str, Opinion]]:
+        """The subjects with their time breakdown and findings: of many that are alike the first."""
+        if self.is_whole or self.is_requested or self._choice.is_verbose:
+            return self.subjects
+        alike = {label for others in self.alike.values() for label in others}
+        return [(label, opinion) for label, opinion in self.subjects if label not in alike]
+
+    def _requested(self) -> list[int]:
+        sessions, numbers = self._diagnosis.sessions, dict.fromkeys(self._choice.sessions)
+        for number in numbers:
+            if number not in sessions:
+                known = ", ".join(map(str, [*sessions][:LISTED])) or "none"
+                raise InputInvalid(f"there is no session {number}; there are {known}")
+        return list(numbers)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left out."""
+        return not (self._left_out or self.is_requested)
+
+    @property
+    def is_requested(self) -> bool:
+        """Whether it is what was asked for by number."""
+        return bool(self._choice.sessions)
+
+    @cached_property
+    def unanswered(self) -> list[StoryOpinion]:
+        """Stories of connects without a session that have findings."""
+        if self.is_requested:
+            return []
+        found = self._diagnosis.stories.of_connections
+        if len(found) > self._choice.top:
+            found.sort(key=lambda each: weight(each.headline, 0.0), reverse=True)
+        return found[: self._choice.top]
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Jobs of parallel streams: all, or those of the sessions that are shown."""
+        found = self._diagnosis.jobs
+        if self.is_whole:
+            return list(found)
+        return [job for job in found if any(run.session in self._numbers for run in job.runs)][: self._choice.top]
+
+    def others(self) -> Iterator[Section]:
+        """The sessions that are not shown, by headline and limiter, the worst first."""
+        if not self._left_out:
+            return
+        groups: dict[tuple[str, str | None], list[Verdict]] = {}
+        for verdict in self._left_out:
+            groups.setdefault((verdict.name, verdict.limiter), []).append(verdict)
+        columns = ("sessions", "headline", "limiter", "lost s", "busy s", "worst")
+        rows = (
+            (
+                len(each),
+                HEADLINES.get(name, name),
+                BY_NAME[limiter].limited if limiter else None,
+                cells.seconds(self._lost_ns(each) or None),
+                cells.seconds(sum(one.jobs_ns for one in each)),
+                each[0].number,
+            )
+            for (name, limiter), each in groups.items()
+        )
+        yield Section(
+            f"{wording.count(len(self._left_out), 'session')} less severe, by headline",
+            ("--top COUNT shows more of them in full, --session NUMBER shows one.",),
+            (table(columns, rows),),
+        )
+
+    def _lost_ns(self, verdicts: Sequence[Verdict]) -> float:
+        """The time that these lost: sessions that took each other's place lost that of their failure once."""
+        lost_ns = 0.0
+        seen: set[tuple[int | None, tuple[Span, ...]]] = set()
+        for each in verdicts:
+            failure = self._story_of.get(each.number), each.spans
+            if each.is_failure and failure in seen:
+                continue
+            seen.add(failure)
+            lost_ns += each.cost_ns or 0.0
+        return lost_ns
+
+    @cached_property
+    def _story_of(self) -> dict[int, int]:
+        stories = self._diagnosis.stories.numbers
+        return {number: place for place, numbers in enumerate(stories) for number in numbers}

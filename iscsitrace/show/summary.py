@@ -1,0 +1,253 @@
+"""The summary of a trace as a JSON document and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from iscsitrace.measure import capture_health, operations, parameters, throughput, waits
+from iscsitrace.relate.mirrors import recognition
+from iscsitrace.relate.mirrors.account import doubt, name
+from iscsitrace.show import health, inputs, latencies
+from iscsitrace.show.document import Grid, Section, limited, more_rows, table
+from iscsitrace.wording import amounts as wording
+from iscsitrace.wording import cells
+
+if TYPE_CHECKING:
+    from iscsitrace.tables.trace import Trace
+
+_SIZES: Final = 8
+"""I/O sizes shown for each operation; the others are summed."""
+_KEYS: Final = 60
+"""Rows of negotiated parameters; a login has about 36."""
+_PERCENTILES: Final = ("p50", "p95", "p99", "max")
+
+
+def as_dict(trace: Trace, by: Sequence[str] = ()) -> dict[str, Any]:
+    """What ``summary --json`` prints, with the loads ``by`` each of these."""
+    document = trace.provenance | totals(trace) | {"mirrors": _mirrors(trace)} | inputs.places_of(trace)
+    if by:
+        from iscsitrace.relate.loads import Loads
+
+        found = Loads(trace.table)
+        document["by"] = {name: [load.as_dict() for load in found.by(name)] for name in by}
+    return document
+
+
+def sections_by(trace: Trace, by: Sequence[str], top: int) -> Iterator[Section]:
+    """The ``top`` worst loads by each of these as text; the trace has the tables loads.NEEDED."""
+    from iscsitrace.relate.loads import Loads
+    from iscsitrace.show import loads
+
+    yield inputs.section(trace.inputs)
+    found = Loads(trace.table)
+    yield Section("", (loads.READING,), tuple(loads.grid(name, found.by(name), top) for name in by))
+
+
+def totals(trace: Trace) -> dict[str, Any]:
+    """What ``summary`` and the totals of ``watch`` have in common."""
+    waited = waits.of_trace(trace.table)
+    return inputs.contents(trace) | {
+        "parameters": list(trace.parameters.rows()),
+        "volumes": [volume.as_dict() for volume in throughput.measure(trace.cycles, waited)],
+        "queue_depth": throughput.queue_depths(trace.cycles),
+        "block_sizes": operations.block_sizes(trace.cycles),
+        "latency": operations.latencies(trace.cycles, waited),
+        "coverage": [part.as_dict() for part in trace.coverage],
+        "counters": capture_health.by_name(trace.counters),
+    }
+
+
+def _mirrors(trace: Trace) -> list[dict[str, Any]]:
+    return [
+        {
+            "sessions": list(mirror.sessions),
+            "is_sure": mirror.is_sure,
+            "text": name(mirror) if mirror.is_sure else f"{name(mirror)}; {doubt(mirror)}",
+        }
+        for mirror in recognition.find(trace.table)
+    ]
+
+
+def sections(document: Mapping[str, Any], top: int, *, is_verbose: bool = False) -> Iterator[Section]:
+    """The document as text; with ``is_verbose`` the values that each side offered. Where there are more sessions than
+    ``top``, the busiest of them, and their connections.
+    """
+    busiest = _busiest(document, top)
+    yield inputs.section(document["input"])
+    yield _sessions(_cut(document["sessions"], busiest), len(document["sessions"]))
+    if document["mirrors"]:
+        yield Section("", tuple(f"{mirror['text']} (iscsitrace mirrors)" for mirror in document["mirrors"]))
+    connections = [row for row in document["connections"] if row["is_iscsi"]]
+    shown = _cut(connections, busiest)[:top]
+    yield _connections(shown, len(connections))
+    if others := len(document["connections"]) - len(connections):
+        yield Section("", (f"TCP connections that are not iSCSI: {others:,}",))
+    yield _offers(document["parameters"], top) if is_verbose else _parameters(document["parameters"], top)
+    yield from _measured(document, busiest)
+    yield from inputs.sections_of_places(document)
+    numbers = {row["connection"] for row in shown}
+    parts = [part for part in document["coverage"] if part["connection"] is None or part["connection"] in numbers]
+    yield health.coverage(parts, len(document["coverage"]))
+    yield health.health(document["counters"])
+
+
+def _busiest(document: Mapping[str, Any], top: int) -> list[int] | None:
+    """The ``top`` sessions with the longest active time, longest first; None where there are no more."""
+    active_ns = {volume["session"]: volume["active_ns"] for volume in document["volumes"]}
+    numbers = [row["session"] for row in document["sessions"]]
+    if max(len(numbers), len(active_ns) - 1, sum(row["is_iscsi"] for row in document["connections"])) <= top:
+        return None
+    return sorted(numbers, key=lambda number: (-active_ns.get(number, -1), number))[:top]
+
+
+def _cut(rows: Sequence[Mapping[str, Any]], sessions: Sequence[int] | None) -> list[Mapping[str, Any]]:
+    """The rows of these sessions, in their order; all rows for None."""
+    if sessions is None:
+        return list(rows)
+    place = {number: index for index, number in enumerate(sessions)}
+    return sorted((row for row in rows if row["session"] in place), key=lambda row: place[row["session"]])
+
+
+def sections_of_totals(document: Mapping[str, Any]) -> Iterator[Section]:
+    """The totals of ``watch``: without the tables that it has shown all along."""
+    yield from _measured(document, None)
+    yield health.coverage(document["coverage"][-1:])
+    yield health.health(document["counters"])
+
+
+def _measured(document: Mapping[str, Any], busiest: Sequence[int] | None) -> Iterator[Section]:
+    *volumes, total = document["volumes"]
+    yield _volumes([*_cut(volumes, busiest), total], len(volumes) + 1)
+    depth = document["queue_depth"]
+    if depth["p50"] is not None:
+        depths = ", ".join(f"{name} {depth[name]}" for name in _PERCENTILES if depth[name] is not None)
+        yield Section("", (f"queue depth when a command is issued: {depths}",))
+    yield _sizes(document["block_sizes"])
+    yield _latencies(document["latency"])
+
+
+def _sessions(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
+    columns = ("session", "type", "initiator", "target", "ISID", "TSIH", "auth", "connections", "commands", "end")
+    names = (
+        *("session", "session_type", "initiator_name", "target_name", "isid", "tsih", "auth_method"),
+        *("connection_count", "cycle_count", "end"),
+    )
+    grid = table(columns, ([row[name] for name in names] for row in rows))
+    return Section("Sessions", grids=(_of_many(grid, count),))
+
+
+def _of_many(grid: Grid, count: int) -> Grid:
+    """The table with a note on how many of ``count`` rows it omits."""
+    more = more_rows(count - len(grid.rows))
+    return replace(grid, notes=tuple(f"{note[:-1]}; --top COUNT shows more." for note in more))
+
+
+def _connections(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
+    columns = (
+        *("tcp.stream", "session", "CID", "initiator", "target", "digests (header/data)", "RTT to target ms"),
+        *("RTT to initiator ms", "retransmissions to target", "to initiator"),
+    )
+    found = [
+        (
+            row["connection"],
+            row["session"],
+            row["cid"],
+            cells.endpoint(row, "initiator"),
+            cells.endpoint(row, "target"),
+            f"{row['header_digest'] or '-'}/{row['data_digest'] or '-'} ({row['digest_source'] or '-'})",
+            cells.milliseconds(row["rtt_to_target_min_ns"]),
+            cells.milliseconds(row["rtt_to_initiator_min_ns"]),
+            row["retransmitted_packets_to_target"],
+            row["retransmitted_packets_to_initiator"],
+        )
+        for row in rows
+    ]
+    grid = _of_many(table(columns, found), count)
+    return Section("iSCSI connections (RTT: minimum, from the capture point)", grids=(grid,))
+
+
+def _offers(rows: Sequence[Mapping[str, Any]], top: int) -> Section:
+    columns = ("tcp.stream", "key", "initiator sent", "target sent", "negotiated", "source")
+    found = [
+        (
+            row["connection"],
+            row["key"],
+            row["initiator_value"],
+            row["target_value"],
+            parameters.negotiated(row) or cells.NOTHING,
+            row["source"],
+        )
+        for row in rows[: top * _KEYS]
+    ]
+    grid = _of_many(table(columns, found), len(rows))
+    return Section("Parameters: offered and negotiated", grids=(grid,))
+
+
+def _parameters(rows: Iterable[Mapping[str, Any]], top: int) -> Section:
+    """One line per key and value: most connections of a trace have the same."""
+    found = [
+        (key, value or cells.NOTHING, cells.numbers(connections, top))
+        for (key, value), connections in parameters.by_value(rows).items()
+    ]
+    return Section("Negotiated parameters", grids=(limited("", ("key", "value", "tcp.stream"), found, _KEYS),))
+
+
+def _volumes(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
+    columns = (
+        *("session", "commands", "complete", "read MB", "written MB", "active s", "IOPS", "read MB/s", "written MB/s"),
+        "queue depth max",
+    )
+    found = [
+        (
+            "all" if place == len(rows) - 1 else row["session"],
+            row["cycle_count"],
+            row["complete_cycle_count"],
+            cells.megabytes(row["read_bytes"]),
+            cells.megabytes(row["write_bytes"]),
+            cells.seconds(row["active_ns"]),
+            cells.NOTHING if row["iops"] is None else f"{row['iops']:.1f}",
+            cells.megabytes(row["read_bytes_per_s"]),
+            cells.megabytes(row["write_bytes_per_s"]),
+            row["queue_depth_max"],
+        )
+        for place, row in enumerate(rows)
+    ]
+    title = "Throughput (rates over the time with reads or writes in flight)"
+    return Section(title, grids=(_of_many(table(columns, found), count),))
+
+
+def _sizes(rows: Iterable[Mapping[str, Any]]) -> Section:
+    found: list[tuple[object, ...]] = []
+    for operation, sizes in operations.largest_counts(rows, _SIZES).items():
+        found += [(operation, cells.size(row["bytes"]), row["cycle_count"]) for row in sizes.shown]
+        if sizes.other_count:
+            found.append((operation, wording.count(sizes.other_count, "other size"), sizes.other_cycle_count))
+    grid = table(("operation", "I/O size", "commands"), found)
+    return Section("I/O sizes (Expected Data Transfer Length)", grids=(grid,))
+
+
+def _latencies(rows: Sequence[Mapping[str, Any]]) -> Section:
+    columns = (
+        *("operation", "commands", "n", *_PERCENTILES, "request p50", "grant p50", "transfer p50"),
+        "service or status wait p50",
+    )
+    found = [
+        (
+            row["operation"],
+            row["cycle_count"],
+            row["latency_ns"]["n"],
+            *(latencies.percentile(row["latency_ns"], name) for name in _PERCENTILES),
+            cells.milliseconds(row["request_ns"]["p50"]),
+            cells.milliseconds(row["grant_ns"]["p50"]),
+            cells.milliseconds(row["transfer_ns"]["p50"]),
+            # of a write the target's service, of a read the wait for its status after the data
+            cells.milliseconds(
+                row["service_ns"]["p50"] if row["status_wait_ns"]["p50"] is None else row["status_wait_ns"]["p50"]
+            ),
+        )
+        for row in rows
+    ]
+    title = "Latency in ms, from the first byte of the command to its status"
+    return Section(title, tuple(operations.without_status(rows)), (table(columns, found),))

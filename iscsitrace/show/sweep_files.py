@@ -1,0 +1,144 @@
+"""A sweep as files: points and connections as CSV, its plots as SVG and PDF, the fits as JSON.
+
+Looks at all files before it writes the first, and overwrites none unless told to. Cells of what is not known, and of a
+model that does not describe a point, are empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from iscsitrace.errors import InputInvalid
+from iscsitrace.fit.sweep import Sweep
+from iscsitrace.plots import sweep as curves
+from iscsitrace.plots.model_curves import ModelCurves
+from iscsitrace.show import files
+
+FORMATS: Final = ("svg", "pdf")
+
+
+def write(
+    directory: Path, sweeps: Sequence[Sweep], provenance: dict[str, Any], *, is_forced: bool
+) -> list[tuple[Path, str]]:
+    """Writes everything into a directory, made when missing: the paths, and what each has.
+
+    OutputExists where a file is there and ``is_forced`` is not set, InputInvalid for what cannot be written.
+    """
+    inputs = [each["name"] for each in provenance["input"]]
+    texts = {
+        "points.csv": (_csv(_points(sweeps)), "points"),
+        "connections.csv": (_csv(_connections(sweeps)), "connections"),
+        **{
+            f"fit-{sweep.operation}.json": (_json(provenance | sweep.fit.as_dict()), f"fit of the {sweep.operation}s")
+            for sweep in sweeps
+        },
+    }
+    plots = [
+        (directory / f"throughput-{sweep.operation}{f'-{number}' if number > 1 else ''}.{file_format}", plot)
+        for sweep in sweeps
+        for number, plot in enumerate(curves.plots(sweep), 1)
+        for file_format in FORMATS
+    ]
+    _prepare(
+        directory, [*(directory / name for name in texts), *(path for path, _ in plots)], inputs, is_forced=is_forced
+    )
+    found = []
+    for name, (text, content) in texts.items():
+        with files.written_aside(directory / name) as partial:
+            partial.write_text(text, encoding="utf-8")
+        found.append((directory / name, content))
+    for path, plot in plots:
+        _draw(path, plot)
+        found.append((path, "measured throughput, model, residuals"))
+    return found
+
+
+def _prepare(directory: Path, paths: Iterable[Path], inputs: Iterable[str], *, is_forced: bool) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputInvalid(f"cannot write to {directory}: {error.strerror or error}") from error
+    for path in paths:
+        files.check(path, is_forced=is_forced, inputs=inputs)
+
+
+def _draw(path: Path, plot: ModelCurves) -> None:
+    from iscsitrace.plots import model, style
+
+    with files.written_aside(path) as partial, style.applied(), partial.open("wb") as stream:
+        figure = style.new_figure()
+        model.draw(figure, plot)
+        model.write_notes(figure, plot)
+        style.write(figure, stream, path.suffix.removeprefix("."))
+
+
+def _points(sweeps: Sequence[Sweep]) -> Iterator[dict[str, Any]]:
+    for sweep in sweeps:
+        for number, place in enumerate(sweep.places):
+            point, left_out = place.point, place.left_out
+            model = None if sweep.is_off(number) else sweep.fit.models[number]
+            expected = None if left_out is None or sweep.is_poor else left_out
+            yield {
+                "capture": place.capture,
+                "session": point.session,
+                "operation": sweep.operation,
+                "one_way_delay_ns": point.delay_ns.value,
+                "block_bytes": point.setting.block_bytes,
+                "queue_depth": point.outstanding,
+                "connections": point.setting.connections,
+                **{f"at_{name}": value for name, value in place.values.items()},
+                "commands": point.cycle_count,
+                "commands_left_out": sum(point.left_out.values()),
+                "throughput_bytes_per_s": point.throughput_bytes_per_s,
+                "throughput_low_bytes_per_s": point.throughput_low_bytes_per_s,
+                "throughput_high_bytes_per_s": point.throughput_high_bytes_per_s,
+                "period_ns": point.period_ns,
+                "model_throughput_bytes_per_s": model and model.throughput_bytes_per_s,
+                "model_period_ns": model and model.period_ns,
+                "model_idle_fraction": model and model.idle_fraction,
+                "residual": None if model is None else sweep.fit.residuals[number],
+                "others_throughput_bytes_per_s": expected and expected.expected.prediction.throughput_bytes_per_s,
+                "others_throughput_low_bytes_per_s": expected and expected.expected.low_bytes_per_s,
+                "others_throughput_high_bytes_per_s": expected and expected.expected.high_bytes_per_s,
+                "idle_fraction": point.idle_fraction,
+                "k": point.seen.k and point.seen.k.value,
+                "k_low": point.seen.k and point.seen.k.low,
+                "k_high": point.seen.k and point.seen.k.high,
+            }
+
+
+def _connections(sweeps: Sequence[Sweep]) -> Iterator[dict[str, Any]]:
+    for sweep in sweeps:
+        for place in sweep.places:
+            for each in place.point.connections:
+                yield {
+                    "capture": place.capture,
+                    "session": place.point.session,
+                    "connection": each.connection,
+                    "operation": sweep.operation,
+                    "block_bytes": place.point.setting.block_bytes,
+                    "queue_depth": place.point.outstanding,
+                    "throughput_bytes_per_s": each.throughput.value,
+                    "throughput_low_bytes_per_s": each.throughput.low,
+                    "throughput_high_bytes_per_s": each.throughput.high,
+                    "idle_fraction": each.idle_fraction,
+                }
+
+
+def _csv(rows: Iterable[dict[str, Any]]) -> str:
+    every = list(rows)
+    stream = io.StringIO()
+    names = dict.fromkeys(name for row in every for name in row)
+    writer = csv.DictWriter(stream, list(names), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(every)
+    return stream.getvalue()
+
+
+def _json(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, indent=1, allow_nan=False) + "\n"

@@ -1,0 +1,190 @@
+"""What several inputs have to do with each other: parts of one capture, taps of the same traffic, or the same packets.
+
+It decides by content alone, and states in a line what it decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from iscsitrace.errors import CaptureUnreadable, InputInvalid
+from iscsitrace.tables.schema import TAPPED_TABLES
+from iscsitrace.tables.table import Table
+from iscsitrace.tables.tap_join import connections_seen
+from iscsitrace.tables.trace import Trace, read
+from iscsitrace.taps.at_once import read_each
+from iscsitrace.taps.reading import MOST_TAPS, NEEDED, Tap, TappedTrace, in_order, read_taps, recognise_all
+from iscsitrace.taps.recognition import Recognition, Relation
+from iscsitrace.wording import cells
+
+_FIRST_PACKETS = 1 << 14
+"""Nearly always these show that two captures ran at the same time."""
+
+_HALF = 1 << 31
+_WHOLE = 1 << 32
+
+End = tuple[str, int]
+"""Address and port."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """One TCP connection in one capture."""
+
+    first_ns: int
+    last_ns: int
+    sequences: dict[End, tuple[int | None, int | None]]
+    """First and last sequence number of each end."""
+
+    def goes_on_in(self, other: _Seen) -> bool:
+        """Whether the other one begins where this one ends, in time and in both streams."""
+        steps = [
+            other.sequences[end][0] - last  # type: ignore[operator]
+            for end, (_, last) in self.sequences.items()
+            if last is not None and other.sequences[end][0] is not None
+        ]
+        return other.first_ns >= self.last_ns and all(step % _WHOLE < _HALF for step in steps)
+
+
+def are_parts(sources: Sequence[str]) -> bool:
+    """Whether each capture continues the one before it, by headers alone: a fraction of the time of reading."""
+    try:
+        # what goes on before the first packets of another have passed does not continue it, however that ends
+        return _are_continued(sources, _FIRST_PACKETS, is_end_known=False) and _are_continued(sources)
+    except CaptureUnreadable:
+        return False
+
+
+def _are_continued(sources: Sequence[str], packet_limit: int | None = None, *, is_end_known: bool = True) -> bool:
+    """Whether each capture continues the one before it, or may do so, as far as it is read."""
+    seen = [_connections(connections_seen([each], packet_limit=packet_limit)["connections_seen"]) for each in sources]
+    for before, after in pairwise(seen):
+        shared = before.keys() & after.keys()
+        if (is_end_known and not shared) or not all(before[ends].goes_on_in(after[ends]) for ends in shared):
+            return False
+    return True
+
+
+def _connections(table: Table) -> dict[frozenset[End], _Seen]:
+    """By both ends; of connections that had the same ends, the last."""
+    return {frozenset(sequences): seen for seen in map(_seen, table.rows()) if (sequences := seen.sequences)}
+
+
+def _seen(row: dict[str, Any]) -> _Seen:
+    sequences = {
+        (row[f"{side}_address"], row[f"{side}_port"]): (
+            row[f"{side}_first_sequence_number"],
+            row[f"{side}_last_sequence_number"],
+        )
+        for side in ("client", "server")
+    }
+    return _Seen(row["time_first_ns"], row["time_last_ns"], sequences)
+
+
+Pairs = Mapping[tuple[int, int], Recognition]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What was read, and how."""
+
+    trace: Trace
+    lines: tuple[str, ...]
+    """For a person: what the inputs are to each other; none for one input."""
+
+
+def read_inputs(
+    sources: Sequence[str],
+    named: Mapping[str, Sequence[str]],
+    *,
+    are_synchronised: bool = False,
+    tables: Iterable[str] = (),
+    **options: Any,
+) -> Inputs:
+    """Reads captures: as one, or, if they are of several taps, as those.
+
+    ``named`` has the captures of each tap that a person named; then ``sources`` has no others. Two to eight unnamed
+    sources are compared, except standard input, which cannot be read twice. Raises what ``read`` and ``read_taps``
+    raise, and InputInvalid where it is unclear which captures belong to one tap.
+    """
+    wanted = set(tables)
+    if named:
+        if sources:
+            raise InputInvalid(f"name the tap of every capture, also of {sources[0]}: --tap NAME=FILE")
+        return _of_taps(read_taps(named, are_synchronised=are_synchronised, tables=wanted, **options))
+    if not 2 <= len(sources) <= MOST_TAPS or "-" in sources:
+        return _as_one(sources, wanted, options)
+    if are_parts(sources):
+        return _as_one(sources, wanted, options)
+    try:
+        tables = {*wanted, *NEEDED} - TAPPED_TABLES.keys()
+        traces = read_each([(source,) for source in sources], tables=tables, **options)
+    except CaptureUnreadable:
+        # beside others a source that cannot be read is counted
+        return _as_one(sources, wanted, options)
+    pairs = recognise_all(traces, are_synchronised=are_synchronised)
+    copies = [(first, second) for (first, second), each in pairs.items() if each.relation is Relation.COPY]
+    if copies:
+        kept = [source for place, source in enumerate(sources) if place not in {second for _, second in copies}]
+        again = read_inputs(kept, {}, are_synchronised=are_synchronised, tables=wanted, **options)
+        lines = (f"{sources[second]} has the same packets as {sources[first]}: read once" for first, second in copies)
+        return Inputs(again.trace, (*lines, *again.lines))
+    if not any(each.relation is Relation.TAPS for each in pairs.values()):
+        return _as_one(sources, wanted, options)
+    if all(each.relation is Relation.TAPS for each in pairs.values()):
+        names = _names(sources)
+        taps = [Tap(name, (source,), trace) for name, source, trace in zip(names, sources, traces, strict=True)]
+        return _of_taps(in_order(taps, pairs))
+    near, far = _sides(sources, traces, pairs)
+    sides = {_names(side)[0]: side for side in (near, far)}
+    return _of_taps(read_taps(sides, are_synchronised=are_synchronised, tables=wanted, **options))
+
+
+def _as_one(sources: Sequence[str], wanted: set[str], options: Mapping[str, Any]) -> Inputs:
+    """Read as parts of one capture, in the order in which they are named."""
+    trace = read(*sources, tables=wanted, **options)  # tables of taps are refused here
+    if len(sources) == 1:
+        return Inputs(trace, ())
+    return Inputs(trace, (f"{len(sources)} captures read as parts of one, in the order given",))
+
+
+def _sides(sources: Sequence[str], traces: Sequence[Trace], pairs: Pairs) -> tuple[list[str], list[str]]:
+    """The captures near the initiator and those near the target, each in order of time; each is one tap in parts."""
+    near, far = set(), set()
+    for (first, second), each in pairs.items():
+        if each.relation is Relation.TAPS:
+            near.add(first if each.is_first_nearer else second)
+            far.add(second if each.is_first_nearer else first)
+    if near & far or len(near | far) < len(sources):
+        raise InputInvalid("it is unclear which captures belong to one tap: name the taps with --tap NAME=FILE")
+    starts = [trace.first_packet[0] if trace.first_packet else 0 for trace in traces]
+    return tuple([sources[place] for place in sorted(side, key=starts.__getitem__)] for side in (near, far))  # type: ignore[return-value]
+
+
+def _names(sources: Sequence[str]) -> list[str]:
+    """Names of taps that nobody named: those of their files, or their paths where the names are equal."""
+    names = [Path(source).name for source in sources]
+    return names if len(set(names)) == len(names) else list(sources)
+
+
+def _of_taps(trace: TappedTrace) -> Inputs:
+    """With the line that states what was recognised."""
+    names = " -> ".join(tap.name for tap in trace.tap_list)
+    lines = [f"taps of the same traffic, from the initiator to the target: {names}"]
+    for network, near, far in zip(trace.networks, trace.tap_list[:-1], trace.tap_list[1:], strict=True):
+        clock = network.clock
+        if clock.is_assumed:
+            known = "clocks taken as synchronised"
+        else:
+            offset, half = cells.milliseconds(clock.offset_ns), cells.milliseconds((clock.high_ns - clock.low_ns) // 2)
+            known = f"clock of {far.name} less {near.name}: {offset} ms, known to +- {half} ms"
+            if clock.steps_ns:
+                known += f", set {len(clock.steps_ns)} times"
+        lines.append(f"{known}; {network.command_count} commands in both")
+    if trace.whole.is_translated:
+        lines.append("addresses differ between the taps (NAT or a proxy)")
+    return Inputs(trace, tuple(lines))

@@ -1,0 +1,166 @@
+"""Where the time of commands goes: the network, the target or the initiator's host; and what is wrong there.
+
+Pure functions of the legs and of what lies between neighbouring taps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from iscsitrace.measure import data_commands
+from iscsitrace.measure.intervals import Span
+from iscsitrace.taps.legs import Legs
+from iscsitrace.taps.network import Network
+from iscsitrace.taps.reading import TappedTrace
+from iscsitrace.wording import amounts
+
+Place = Literal["network", "target", "initiator"]
+PLACES: Final[tuple[Place, ...]] = ("network", "target", "initiator")
+_HOSTS: Final[dict[Place, str]] = {"target": "the target", "initiator": "the initiator's host"}
+
+SLOW_SHARE: Final = 0.5
+"""A host that takes more of the time of all commands is what limits them."""
+
+ASYMMETRY: Final = 2.0
+"""A path is asymmetric if one direction surely takes this many times as long as the other."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The places of the time of a session's reads and writes."""
+
+    session: int
+    command_count: int
+    latency_ns: int
+    """Median latency at the initiator's tap."""
+    parts_ns: dict[Place, int]
+    """The parts of this latency: of the middle fifth of the commands, scaled so that they add up to it."""
+    shares: dict[Place, float]
+    """Shares of the time of all commands together."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class PlaceFinding:
+    """A problem, and the place that has it."""
+
+    name: str
+    severity: str
+    place: str
+    """``network``, ``target``, ``initiator``, or the name of a tap."""
+    text: str
+    sessions: tuple[int, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def verdicts(trace: TappedTrace, within: Span | None = None) -> list[Verdict]:
+    """Of every session with reads or writes that have legs: of those that began ``within`` a time, else of all."""
+    legs, cycles = trace.command_legs, trace.cycles
+    session = cycles.raw("session")[legs.rows]
+    is_data = data_commands.is_transfer(cycles)[legs.rows]
+    if within is not None:
+        starts = cycles.raw("command_first_ns")[legs.rows]
+        is_data &= (starts >= within[0]) & (starts <= within[1])
+    return [
+        _verdict(number, legs.where(is_data & (session == number))) for number in np.unique(session[is_data]).tolist()
+    ]
+
+
+def _verdict(session: int, legs: Legs) -> Verdict:
+    latency = legs.latency_ns
+    parts = {
+        "network": legs.network_ns,
+        "target": legs.target_ns - legs.target_held_ns,
+        "initiator": legs.initiator_ns - legs.initiator_held_ns,
+    }
+    order = np.argsort(latency, kind="stable")
+    middle = order[len(order) * 2 // 5 : max(len(order) * 3 // 5, len(order) * 2 // 5 + 1)]
+    median = int(np.quantile(latency, 0.5, method="inverted_cdf"))
+    sums = [int(parts[place][middle].sum()) for place in PLACES]
+    scaled = [round(median * each / (sum(sums) or 1)) for each in sums[1:]]
+    total = int(latency.sum()) or 1
+    return Verdict(
+        session,
+        len(legs),
+        median,
+        dict(zip(PLACES, (median - sum(scaled), *scaled), strict=True)),
+        {place: int(parts[place].sum()) / total for place in PLACES},
+    )
+
+
+def findings(trace: TappedTrace) -> list[PlaceFinding]:
+    """The problems with their places, those of the network first."""
+    names = [tap.name for tap in trace.tap_list]
+    found = []
+    for near, far, network in zip(names[:-1], names[1:], trace.networks, strict=True):
+        found += [*_lost(network, near, far), *_asymmetric(network, near, far), *_missing(network, near, far)]
+    return [*found, *_slow(verdicts(trace))]
+
+
+def _lost(network: Network, near: str, far: str) -> list[PlaceFinding]:
+    found = []
+    for to_target, one, other in ((True, near, far), (False, far, near)):
+        lost = network.count("lost", to_target=to_target)
+        sent = network.count("packets_a" if to_target else "packets_b", to_target=to_target)
+        if lost and sent:
+            share = amounts.percentage(lost / sent)
+            host = "target" if to_target else "initiator"
+            text = f"the network between {one} and {other} lost {lost:,} of {sent:,} packets to the {host} ({share} %)"
+            found.append(PlaceFinding("lost_between_taps", "warning", "network", text))
+    return found
+
+
+def _missing(network: Network, near: str, far: str) -> list[PlaceFinding]:
+    found = []
+    for tap, column in ((near, "missing_at_a"), (far, "missing_at_b")):
+        missing = network.count(column)
+        if missing:
+            text = f"the capture of {tap} lacks {missing:,} packets that passed it; the network did not lose them"
+            found.append(PlaceFinding("capture_lacks_packets", "data_loss", tap, text))
+    return found
+
+
+def _asymmetric(network: Network, near: str, far: str) -> list[PlaceFinding]:
+    """Where even the bounds of the clock leave one direction slower."""
+    out, back = network.to_target.quantile_ns(0.5), network.to_initiator.quantile_ns(0.5)
+    if out is None or back is None:
+        return []
+    clock = network.clock
+    for slow, fast, way, unsure in (
+        (out, back, "to the target", clock.high_ns - clock.offset_ns),
+        (back, out, "to the initiator", clock.offset_ns - clock.low_ns),
+    ):
+        if slow - unsure > ASYMMETRY * (fast + unsure):
+            text = (
+                f"between {near} and {far} packets {way} take {_ms(slow)} ms (median), those in the other direction "
+                f"{_ms(fast)} ms"
+            )
+            return [PlaceFinding("asymmetric_path", "info", "network", text)]
+    return []
+
+
+def _slow(each: list[Verdict]) -> list[PlaceFinding]:
+    found = []
+    for verdict in each:
+        for place, name, host in (
+            ("target", "slow_at_target", "the target"),
+            ("initiator", "slow_at_initiator", "the host"),
+        ):
+            share = verdict.shares[place]  # type: ignore[index]
+            if share > SLOW_SHARE:
+                text = f"{host} takes {amounts.percentage(share)} % of the time of session {verdict.session}'s commands"
+                found.append(PlaceFinding(name, "warning", place, text, (verdict.session,)))
+    return found
+
+
+def _ms(time_ns: int) -> str:
+    return f"{time_ns / 1e6:.1f}"

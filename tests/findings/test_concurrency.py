@@ -1,0 +1,62 @@
+"""Which queue depths and numbers of connections are tried; and serial numbers, which begin anew."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from iscsitrace.findings.command_window import _after
+from iscsitrace.findings.concurrency import more_connections, next_queue_depth, next_queue_depths
+
+
+def basis(queue_depth: int = 1, connections: int = 1, rates: dict[int, float] | None = None) -> Any:
+    """The model has those rates by number of connections."""
+
+    def situation(count: int) -> Any:
+        setting = SimpleNamespace(queue_depth=queue_depth, connections=count)
+        rate = (rates or {}).get(count, 0.0)
+        return SimpleNamespace(setting=setting, throughput=lambda: rate, with_connections=situation)
+
+    measured = SimpleNamespace(situation=situation(connections))
+    return SimpleNamespace(measured=measured)
+
+
+@pytest.mark.parametrize(
+    ("queue_depth", "depths"), [(1, [8, 32]), (7, [8, 32]), (8, [32, 128]), (32, [128]), (127, [128]), (128, [])]
+)
+def test_the_next_two_depths_above_the_measured_one_are_tried(queue_depth: int, depths: list[int]) -> None:
+    words = [f"queue depth {depth}" for depth in depths]
+    assert [change.words for change in next_queue_depths(basis(queue_depth))] == words
+    assert [change.words for change in next_queue_depth(basis(queue_depth))] == words[:1]
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        # as long as twice as many gain a tenth
+        ({1: 10, 2: 20, 4: 40, 8: 44.1, 16: 48}, ["2 connections", "8 connections"]),
+        ({1: 10, 2: 11.1, 4: 12}, ["2 connections"]),
+        ({1: 10, 2: 10.9, 4: 99}, []),
+        (
+            {1 << power: 10 * 2**power for power in range(8)},
+            ["2 connections", "64 connections"],
+        ),
+    ],
+)
+def test_connections_double_as_long_as_that_gains(rates: dict[int, float], words: list[str]) -> None:
+    assert [change.words for change in more_connections(basis(rates=rates))] == words
+
+
+def test_connections_are_multiples_of_the_measured_ones() -> None:
+    found = more_connections(basis(connections=3, rates={3: 10, 6: 20, 12: 21}))
+    assert [change.words for change in found] == ["6 connections"]
+
+
+def test_serial_numbers_begin_anew_after_the_largest() -> None:
+    """RFC 1982: half of all numbers come after one, half before."""
+    numbers = np.array([10, 9, 11, 10 + 2**31 - 1, 10 + 2**31, 2**32 - 1], dtype=np.uint32)
+    assert _after(numbers, 10).tolist() == [0, -1, 1, 2**31 - 1, -(2**31), -11]
+    assert _after(np.array([2, 2**32 - 2], dtype=np.uint32), 2**32 - 1).tolist() == [3, -1]

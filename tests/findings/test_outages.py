@@ -1,0 +1,255 @@
+"""The finding io_outage: on traces by hand, and on recordings of kernels with a known fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import iscsitrace
+from iscsitrace.diagnosis.examination import Diagnosis, examine
+from iscsitrace.findings import NEEDED
+from iscsitrace.findings.finding import Finding
+from tests.support.histories import SECOND, Told, at
+from tests.support.recordings import captures_folder
+from tests.support.tables_by_hand import MS
+
+VECTORS = Path(__file__).parents[1] / "vectors" / "guests"
+
+
+def found(diagnosis: Diagnosis, name: str = "io_outage") -> Finding | None:
+    findings = [each for opinion in diagnosis.stories for each in opinion.findings if each.name == name]
+    return findings[0] if findings else None
+
+
+def stalled(*, until: float = 8.0, resumes: bool = True) -> Told:
+    """Reads for 100 ms, then one that waits from 0.1 s on."""
+    told = Told()
+    told.session(0, 20)
+    told.reads(0, 0.0, 20)
+    told.read(0, 0.1, until if resumes else None)
+    told.time(0, 0.1, until, "outage")
+    if resumes:
+        told.reads(0, until, 20)
+    return told
+
+
+def test_an_outage_has_its_span_its_commands_and_its_end() -> None:
+    diagnosis = stalled().diagnosis()
+    finding = found(diagnosis)
+    assert finding
+    assert finding.spans == ((at(0.1), at(8.0)),)
+    assert finding.cost_ns == 7.9 * SECOND
+    assert (finding.severity, finding.sessions, finding.luns) == ("error", (0,), (0,))
+    assert finding.cause == (
+        "Session 0 had no I/O for 7.9 s, from 0.10 s to 8.00 s: 1 READ command waited. TCP retransmitted nothing: the "
+        "target acknowledged the commands and did not answer them, unless the link of the initiator, beside the tap, "
+        "was down. I/O resumed on the same connection."
+    )
+    assert finding.points_to == "the target, or the link of the initiator"
+    headline = diagnosis.headline
+    assert headline
+    assert (headline.name, headline.spans, headline.text) == ("io_outage", finding.spans, finding.cause)
+
+
+def _with_nop(told: Told, instant: float) -> None:
+    told.add("nops", connection=0, request_ns=instant, response_ns=instant + 0.1, is_ping=True, is_from_initiator=True)
+
+
+def _far(told: Told) -> None:
+    told.rows["connections"][0] |= {"rtt_to_initiator_min_ns": 1 * MS}
+
+
+@pytest.mark.parametrize("change", [lambda told: _with_nop(told, 3.1), _far], ids=["NOP-Out", "tap in between"])
+def test_an_initiator_that_was_there_had_its_ack(change: Callable[[Told], None]) -> None:
+    """Else it would have retransmitted, and the tap would have seen that."""
+    told = stalled()
+    change(told)
+    finding = found(told.diagnosis())
+    assert finding
+    assert "the target acknowledged the commands and did not answer them. I/O resumed" in finding.cause
+    assert finding.points_to == "the target"
+
+
+@pytest.mark.parametrize("instant", [0.5, 5.1, 8.5])
+def test_a_nop_before_a_retransmission_is_due_or_long_after_proves_nothing(instant: float) -> None:
+    told = stalled()
+    _with_nop(told, instant)
+    finding = found(told.diagnosis())
+    assert finding
+    assert finding.points_to == "the target, or the link of the initiator"
+
+
+def test_without_a_command_at_the_tap_nothing_points_anywhere() -> None:
+    """A black-out before a tap beside the target: no command passes."""
+    told = stalled(resumes=False)
+    told.rows["cycles"][20] |= {"operation": "test_unit_ready", "is_read": False, "bytes": 0}
+    finding = found(told.diagnosis())
+    assert finding
+    assert "no command passed the tap: who was down does not show" in finding.cause
+    assert finding.points_to is None
+
+
+def test_one_that_does_not_end_in_the_capture_says_so() -> None:
+    finding = found(stalled(resumes=False).diagnosis())
+    assert finding
+    assert finding.is_final
+    assert finding.cause.endswith("I/O did not resume in the capture.")
+
+
+def test_retransmissions_point_to_the_path() -> None:
+    told = stalled()
+    for instant in (0.3, 0.9, 2.1):
+        told.add("retransmissions", connection=0, to_target=True, time_ns=instant, frame=told._next_frame())
+    finding = found(told.diagnosis())
+    assert finding
+    assert "TCP retransmitted 3 packets to the target without an ACK: the path or the target was down." in finding.cause
+    assert finding.advice[0].startswith("Find what dropped the packets")
+    told.add("retransmissions", connection=0, to_target=False, time_ns=1.0, frame=told._next_frame())
+    both = found(told.diagnosis())
+    assert both
+    assert "in both directions (3 packets to the target, 1 to the initiator)" in both.cause
+
+
+def test_a_needless_retransmission_points_nowhere() -> None:
+    told = stalled()
+    told.add("retransmissions", connection=0, to_target=True, time_ns=0.3, frame=9, is_spurious=True)
+    finding = found(told.diagnosis())
+    assert finding
+    assert "TCP retransmitted nothing" in finding.cause
+
+
+def test_needless_retransmissions_in_the_middle_of_it_are_lost_acks() -> None:
+    told = stalled()
+    for instant in (0.3, 3.9, 5.0):
+        told.add("retransmissions", connection=0, to_target=False, time_ns=instant, frame=9, is_spurious=True)
+    finding = found(told.diagnosis())
+    assert finding
+    # from 0.1 s to 8 s: one of them in the second half
+    assert "TCP retransmitted 1 packet that had arrived: ACKs were lost on the path." in finding.cause
+    assert finding.points_to == "the path"
+    assert finding.advice[0].startswith("Find what dropped the packets")
+
+
+def test_several_outages_are_one_finding() -> None:
+    told = stalled(until=3.1)
+    told.read(0, 5.0, 7.0)
+    told.time(0, 5.0, 7.0, "outage")
+    finding = found(told.diagnosis())
+    assert finding
+    assert (finding.cost_ns, len(finding.spans)) == (5 * SECOND, 2)
+    assert finding.cause.startswith(
+        "Session 0 had no I/O 2 times, 5.0 s in all; the longest time was 3.0 s, from 0.10 s to 3.10 s: 1 READ"
+    )
+
+
+def test_an_outage_goes_on_until_the_next_session_reads() -> None:
+    """The connection is closed by the initiator 5 s after the last progress: a reaction to the outage."""
+    told = Told()
+    told.session(0, 5.3, end="closed", fin_to_target_ns=5.3)
+    told.reads(0, 0.0, 20)
+    told.read(0, 0.1, None)
+    ping = {"is_ping": True, "is_from_initiator": True, "response_ns": None}
+    told.add("nops", connection=0, request_ns=0.2, request_frame=5, **ping)
+    told.time(0, 0.1, 9.0, "outage")
+    told.session(8.0, 20, replaces=0)
+    told.read(1, 9.0, 9.2)
+    told.reads(1, 9.2, 20)
+    diagnosis = told.diagnosis()
+    finding = found(diagnosis)
+    assert finding
+    # the next progress is the answer to the first read
+    assert finding.spans == ((at(0.1), at(9.2)),)
+    # the read of the next session ended the outage
+    assert ": 1 READ command waited." in finding.cause
+    assert finding.cause.endswith(
+        " The initiator closed the connection at 5.30 s, 5.1 s after a NOP without an answer. A new session was logged "
+        "in at 8.01 s."
+    )
+    assert finding.cause.count("NOP") == 1
+    # one story: both sessions have the same headline, and so has the capture
+    headlines = [*(opinion.headline for opinion in diagnosis.sessions.values()), diagnosis.headline]
+    assert {each.text for each in headlines if each} == {finding.cause}
+    # the loss and the NOP are its consequences, and in its sentence: no findings of their own
+    assert found(diagnosis, "connection_lost") is None
+    assert found(diagnosis, "nop_timeout") is None
+
+
+def test_a_loss_that_came_first_is_no_outage_of_its_own() -> None:
+    told = Told()
+    told.session(0, 0.5, end="reset", rst_to_initiator_ns=0.5)
+    told.reads(0, 0.0, 20)
+    told.read(0, 0.1, None)
+    told.time(0, 0.1, 9.0, "outage")
+    told.session(8.0, 20, replaces=0)
+    told.read(1, 9.0, 9.2)
+    diagnosis = told.diagnosis()
+    assert found(diagnosis) is None
+    assert diagnosis.headline
+    assert diagnosis.headline.name == "connection_lost"
+
+
+def test_an_outage_that_begins_with_the_first_io_of_the_next_session_is_its_own() -> None:
+    told = Told()
+    told.session(0, 0.5, end="reset", rst_to_initiator_ns=0.5)
+    told.reads(0, 0.0, 20)
+    told.session(2.0, 20, replaces=0)
+    told.read(1, 3.0, 3.1)
+    told.read(1, 3.05, 8.0)
+    told.time(1, 3.1, 8.0, "outage")
+    finding = found(told.diagnosis())
+    assert finding
+    assert finding.spans == ((at(3.1), at(8.0)),)
+
+
+RECORDED = [
+    # from the scenario: who was out, and for how long at least
+    ("black-out-lio", "path", 12),
+    ("target-paused-tgt", "target", 4),
+    ("mtu-hole-lio", "path", 4),
+]
+
+
+@pytest.mark.parametrize("tap", ["initiator", "target"])
+@pytest.mark.parametrize(("name", "side", "least_s"), RECORDED)
+def test_recordings_of_kernels(name: str, side: str, least_s: float, tap: str) -> None:
+    if (name, tap) == ("black-out-lio", "target"):
+        pytest.skip("the read that waits never gets to this tap, where the session is idle and then lost")
+    trace = iscsitrace.read(VECTORS / name / f"{tap}.pcapng.gz", tables=NEEDED)
+    finding = found(examine(trace.table))
+    assert finding
+    assert finding.cost_ns
+    assert least_s * SECOND <= finding.cost_ns <= (least_s + 4) * SECOND
+    assert ("TCP retransmitted nothing" in finding.cause) == (side == "target")
+
+
+def test_the_black_hole_of_a_kernel() -> None:
+    """Its README: no packet from the target from 4.80 s on, the read resumes at 18.9 s, after a new login."""
+    file = captures_folder() / "15_reconnect_blackhole_delay04ms.pcap.gz"
+    if not file.exists():
+        pytest.skip("the recorded captures are not there")
+    trace = iscsitrace.read(file, tables=NEEDED)
+    finding = found(examine(trace.table))
+    assert finding
+    start = int(trace.connections.raw("time_first_ns").min())
+    ((first, last),) = finding.spans
+    assert abs((first - start) / 1e9 - 4.80) < 0.05
+    assert abs((last - start) / 1e9 - 18.9) < 0.05
+    assert ": 1 READ command waited." in finding.cause
+
+
+def test_a_connection_that_nobody_closed_is_lost_by_the_outage() -> None:
+    """The initiator drops it without a FIN: unacknowledged data were before that, so none was sent."""
+    told = Told()
+    told.session(0, 10.2, time_last_to_target_ns=10.2, time_last_to_initiator_ns=0.099)
+    told.reads(0, 0.0, 20)
+    told.read(0, 0.1, None)
+    told.time(0, 0.1, 10.2, "outage")
+    told.session(13.0, 20, replaces=0)
+    told.reads(1, 13.1, 20)
+    diagnosis = told.diagnosis()
+    headline = diagnosis.headline
+    assert headline
+    assert (headline.name, headline.spans) == ("io_outage", ((at(0.1), at(13.105)),))
+    assert "The connection fell silent at 0.10 s. A new session was logged in at 13.01 s." in headline.text

@@ -1,0 +1,73 @@
+"""Advice in words: each remedy once, its gains by the model, and no gain that is not believed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from iscsitrace.findings.finding import Advice, AdviceGain, Finding
+from iscsitrace.show import remedies
+from iscsitrace.show.remedies import Remedies
+
+SHARED, OWN, OTHER = Advice("Use more connections."), Advice("Raise the window."), Advice("Find the loss.")
+
+
+def finding(name: str, *advice: Advice, found: tuple[AdviceGain, ...] = ()) -> Finding:
+    problem: Any = SimpleNamespace(name=name, advice=advice)
+    return Finding(problem, "warning", 0.5, "text", (), predict=lambda _: found)
+
+
+def gain(factor: float, low: float | None = None, high: float | None = None, advice: Advice = SHARED) -> AdviceGain:
+    return AdviceGain("4 connections", factor, low or factor, high or factor, "", advice)
+
+
+def test_a_remedy_is_said_once_and_then_referred_to() -> None:
+    said = Remedies()
+    assert said.steps(finding("window_small", OWN, SHARED, found=(gain(2.0),)), "session 0") == [
+        ("Raise the window.", ""),
+        ("Use more connections.", "model: up to 2.0x with 4 connections"),
+    ]
+    # another finding of the session, with a gain of its own
+    assert said.steps(finding("loss", SHARED, OTHER, found=(gain(3.0),)), "session 0") == [
+        ("Find the loss.", ""),
+        ("See window_small.", "model: up to 3.0x with 4 connections"),
+    ]
+    # the same findings of another session
+    assert said.steps(finding("loss", SHARED, OTHER), "session 1") == [
+        ("See window_small of session 0.", ""),
+        ("See loss of session 0.", ""),
+    ]
+    assert said.steps(finding("window_small", OWN, SHARED), "session 1") == [("See window_small of session 0.", "")]
+
+
+def test_the_gain_of_a_remedy_is_shown_once_for_each_session() -> None:
+    said = Remedies()
+    for label in ("session 0", "session 1"):
+        (first,) = said.steps(finding("window_small", SHARED, found=(gain(2.0),)), label)
+        (again,) = said.steps(finding("loss", SHARED, found=(gain(2.0),)), label)
+        assert (first[1], again[1]) == ("model: up to 2.0x with 4 connections", "")
+
+
+def test_another_output_says_all_again() -> None:
+    one = finding("loss", SHARED)
+    assert Remedies().steps(one, "session 0") == Remedies().steps(one, "session 0") == [(SHARED.text, "")]
+
+
+def test_a_range_is_shown_where_its_ends_differ_by_more_than_a_tenth() -> None:
+    assert remedies.gains_in_words([gain(20.0)]) == "model: up to 20.0x with 4 connections"
+    assert remedies.gains_in_words([gain(15.0, 15.0, 16.4)]) == "model: up to 15.0x with 4 connections"
+    assert remedies.gains_in_words([gain(15.0, 15.0, 16.6)]) == "model: about 15.0x (15.0x to 16.6x) with 4 connections"
+
+
+def test_a_condition_is_said_once() -> None:
+    one, other = (replace(gain(factor), condition="if it can") for factor in (2.0, 3.0))
+    expected = "model: up to 2.0x with 4 connections, up to 3.0x with 4 connections, if it can"
+    assert remedies.gains_in_words([one, other]) == expected
+    document = finding("loss", SHARED, found=(one,)).as_dict()["gains"]
+    assert document == [
+        {
+            "change": "4 connections", "throughput_factor": 2.0, "low": 2.0, "high": 2.0, "condition": "if it can",
+            "advice": 0,
+        }
+    ]  # fmt: skip
