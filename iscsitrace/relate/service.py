@@ -9,15 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.measure import waits
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.grouping import session_of_stretches
 from iscsitrace.measure.intervals import Span, difference, merged
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Source
 
 Array = NDArray[Any]
 Intervals = tuple[Array, Array]
 """Starts and ends, disjoint and in order."""
+
+_CUT_OFF = [CATEGORIES["ended_by"].index(name) for name in ("connection_end", "session_end", "capture_end")]
 
 
 class Service:
@@ -58,27 +62,18 @@ class Service:
 
     @cached_property
     def ends_ns(self) -> Array:
-        """When each command was over for the initiator, as far as the capture shows: with its status; else with its
-        abort, or with the end of its session and of the outage after that.
-
-        A command whose status the capture missed ends when it begins: its time is unknown.
+        """When each command was over for the initiator, as far as the capture shows: as `waits` has it; one that went
+        with its connection or session, with the end of the session and of the outage after that.
         """
         cycles = self.source("cycles")
-        begun_ns, has_status = cycles.raw("command_first_ns"), known(cycles, "status_ns")
-        ends = np.where(has_status, cycles.raw("status_ns"), begun_ns)
-        is_open = ~has_status & ~cycles.raw("has_capture_gap") & known(cycles, "session")
-        rows = np.flatnonzero(is_open)
-        if not len(rows):
-            return ends
+        waited = waits.of_trace(self.source)
+        ends = waited.ends_ns(cycles)
+        is_cut = waited.is_open & np.isin(cycles.raw("ended_by"), _CUT_OFF) & known(cycles, "session")
+        rows = np.flatnonzero(is_cut)
         sessions = cycles.raw("session")[rows].tolist()
         until = {number: self._until(number) for number in set(sessions)}
-        ends[rows] = [until[number] for number in sessions]
-        aborts = self.source("task_management")
-        is_end = known(aborts, "referenced_cycle") & known(aborts, "response_ns")
-        aborted, at_ns = aborts.raw("referenced_cycle")[is_end].astype(np.intp), aborts.raw("response_ns")[is_end]
-        is_waiting = is_open[aborted]
-        np.minimum.at(ends, aborted[is_waiting], at_ns[is_waiting])
-        return np.maximum(ends, begun_ns)
+        ends[rows] = np.maximum(ends[rows], [until[number] for number in sessions])
+        return ends
 
     def _until(self, session: int) -> int:
         last_ns = self.lives[session][1]

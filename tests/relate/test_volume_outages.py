@@ -56,10 +56,11 @@ def test_a_command_that_never_ends_waits_as_long_as_its_session() -> None:
     host = one_session()
     busy(host, 0, 0.0, 10.0)
     busy(host, 1, 0.0, 2.0)
-    host.read(0, 2.0, None, lun=1)
+    row = host.rows["cycles"][host.read(0, 2.0, None, lun=1)]
+    row |= {"end_ns": at(20.0), "ended_by": "connection_end", "is_lost": True}
     assert found(host) == {1: [(2.0, 30.0)]}
     # until it was aborted
-    host.add("task_management", connection=0, referenced_cycle=len(host.rows["cycles"]) - 1, response_ns=14.0)
+    row |= {"end_ns": at(14.0), "ended_by": "abort"}
     assert found(host) == {1: [(2.0, 14.0)]}
     # a status that the capture missed says nothing
     host.rows["cycles"][-1]["has_capture_gap"] = True
@@ -147,7 +148,8 @@ def test_a_session_that_is_rebuilt_takes_all_its_volumes_out() -> None:
     host.rows["sessions"][0]["time_last_ns"] = at(2.5)
     busy(host, 0, 0.0, 2.0)
     busy(host, 1, 0.0, 1.0)
-    host.read(0, 2.0, None)
+    row = host.rows["cycles"][host.read(0, 2.0, None)]
+    row |= {"end_ns": at(2.5), "ended_by": "connection_end", "is_lost": True}
     host.session(9.0, 30, replaces=0)
     host.time(0, 2.0, 10.0, "outage")
     busy(host, 0, 10.0, 12.0, session=1)
