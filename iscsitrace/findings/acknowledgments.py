@@ -12,6 +12,7 @@ import numpy as np
 from iscsitrace.findings.case import Case, is_worth
 from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
 from iscsitrace.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
+from iscsitrace.findings.transport import loses_packets
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import all_waits as busy_columns
 from iscsitrace.measure.facts import Facts
@@ -134,7 +135,9 @@ DELAYED_ACK_IN_RECOVERY: Final = Problem(
             "Windows: TcpAckFrequency = 1 of the interface (registry, Tcpip\\Parameters\\Interfaces). Linux: `ip route "
             "change ... quickack 1` for the sender's network."
         ),
-        Advice("If packets are lost (finding loss), fix that first: a recovery without a timeout does not wait so."),
+        Advice(
+            "Fix the losses first (finding loss): a recovery without a timeout does not wait so.", only_if=loses_packets
+        ),
         Advice("If the sender's initial window is a segment or two, raise it: `ip route change ... initcwnd 10`."),
     ),
     where=lambda columns: columns.total("senders", "delayed_ack_wait_count") > 0,

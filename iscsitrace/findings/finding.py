@@ -96,6 +96,8 @@ class Advice:
     """The changes to predict, the smallest first; None where the model cannot predict the fix."""
     is_tried_first: bool = False
     """Whether its gains come first in the list of gains."""
+    only_if: Callable[[Case], bool] | None = None
+    """Whether it helps the one that has the problem; None for all."""
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,13 @@ class Problem:
             spans=case.spans,
             sessions=case.sessions,
             luns=case.luns,
+            own_advice=self._advice_for(case),
         )
+
+    def _advice_for(self, case: Any) -> tuple[Advice, ...] | None:
+        """The advice whose condition holds; None for all of it."""
+        given = tuple(each for each in self.advice if each.only_if is None or each.only_if(case))
+        return None if len(given) == len(self.advice) else given
 
     def find(self, case: Examined) -> Finding | None:
         """The finding, where the facts do not decide; None where this one does not have the problem."""
@@ -252,7 +260,7 @@ class Problem:
             sessions=seen.sessions or case.sessions,
             luns=seen.luns or case.luns,
             is_final=seen.is_final,
-            own_advice=seen.advice,
+            own_advice=self._advice_for(case) if seen.advice is None else seen.advice,
             points_to=seen.points_to or self.points_to,
             own_rank=seen.rank,
         )

@@ -63,9 +63,15 @@ def _faster(basis: Basis) -> Iterator[Change]:
         yield TWICE_AS_FAST
 
 
+def _has_queue(case: Case) -> bool:
+    found = case.once(line.of)
+    return found is not None and bool(found.queue_ns)
+
+
 _QUEUE: Final = Advice(
     "Commands wait in the queue of the line: a lower queue depth (node.session.queue_depth) or a shorter queue "
-    "(fq_codel) makes the latency shorter, at the same throughput."
+    "(fq_codel) makes the latency shorter, at the same throughput.",
+    only_if=_has_queue,
 )
 
 LINE_SATURATED: Final = Problem(

@@ -251,6 +251,11 @@ def _congestion_window_small(case: Case) -> Observation:
     )
 
 
+def loses_packets(case: Case) -> bool:
+    """Whether data was lost."""
+    return len(losses(case.subject.tables["recoveries"])) > 0
+
+
 def _has_loss(basis: Basis) -> bool:
     return bool(basis.measured.situation.stalls_ns_per_byte.get("loss"))
 
@@ -281,7 +286,7 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     example="The sender is the target, with 205 losses, after which it reduced its window as Reno does.",
     explains=Explains("congestion_window", least=WORTH_A_CHANGE),
     advice=(
-        Advice("If packets are lost (finding loss), fix that first: losses keep the window small.", _no_losses),
+        Advice("Fix the losses first (finding loss): they keep the window small.", _no_losses, only_if=loses_packets),
         Advice("On the sender set net.ipv4.tcp_congestion_control to cubic or bbr; reno is slow at a long RTT."),
         Advice(SHARE_PATH, _losses_of_more_connections),
         Advice("Keep sessions logged in: a new connection starts with a small window."),

@@ -224,7 +224,10 @@ R2T_LATE: Final = Problem(
             "Send less unsolicited data: a smaller node.session.iscsi.FirstBurstLength, or "
             "node.session.iscsi.ImmediateData = No. The target then receives data only as fast as it sends R2Ts."
         ),
-        Advice("If the target is the bottleneck, keep fewer writes in flight: node.session.queue_depth."),
+        Advice(
+            "If the target is the bottleneck, keep fewer writes in flight: node.session.queue_depth.",
+            only_if=lambda case: case.subject.workload is not None and case.subject.workload.queue_depth > 1,
+        ),
     ),
     where=_granted_late,
     tell=_late,

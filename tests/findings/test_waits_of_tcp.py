@@ -146,6 +146,8 @@ def test_the_reported_window_is_that_of_the_waiting_data() -> None:
 def test_a_small_congestion_window_and_one_reset_after_idle() -> None:
     story = held("congestion_window").add("senders", **SENDER, restart_after_idle_count=3)
     assert names(story) == {"congestion_window_small"}
+    # nothing was lost
+    assert not any("losses" in text for text in story.found("congestion_window_small").advice)  # type: ignore[union-attr]
     story = held("congestion_window").add("senders", **SENDER, restart_after_idle_count=4)
     assert names(story) == {"restart_after_idle"}
     found = story.found("restart_after_idle")
@@ -320,6 +322,7 @@ def test_a_cwnd_limited_sender_is_named_with_its_losses() -> None:
     facts = "with 1 loss; the bandwidth-delay product is 625 KiB (40.0 MB/s x 16.0 ms)"
     assert found.text == f"the target was cwnd-limited, {facts}"
     assert found.cause == f"The sender is the target, {facts}."
+    assert found.advice[0].startswith("Fix the losses first (finding loss)")
     named = held("congestion_window").add("senders", **SENDER, congestion_control="reno")
     named.add("recoveries", to_target=False, retransmitted_packets=1, spurious_packets=0)
     found = named.found("congestion_window_small")
