@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from iscsitrace.fleet.sql import COMMANDS, PROBLEMS, TIMES, Database
+from iscsitrace.measure.distribution import PERCENTILES
+from iscsitrace.measure.ranks import VALUES_MIN
 from iscsitrace.wording.parts import BY_NAME
 
 _HOUR: Final = "strftime(make_timestamp_ns(({} // 3600000000000) * 3600000000000), '%Y-%m-%d %H:00')"
@@ -58,11 +60,23 @@ class Cost:
     p95_ns: int | None
     p99_ns: int | None
     max_ns: int | None
-    """Of these latencies, by nearest rank."""
+    """Of the latencies and of the waits of commands without a status that took longer, by nearest rank; None where too
+    few have one (measure/distribution.py).
+    """
+    timed_count: int
+    """Commands that these percentiles are of."""
+    open_count: int
+    """Those of them without a status: they rank above all others, and a percentile at one of them is a lower bound."""
     lost_count: int
     """Commands that never got a status, and never will (column ``is_lost``)."""
     error_count: int
     """Commands with a status that a healthy device does not send."""
+
+    @property
+    def percentiles(self) -> dict[str, int | None]:
+        """As `distribution.percentiles` has them."""
+        found = {"n": self.timed_count, "p50": self.p50_ns, "p95": self.p95_ns, "p99": self.p99_ns, "max": self.max_ns}
+        return found | ({"open_count": self.open_count} if self.open_count else {})
 
 
 def top(dataset: Path | Database, by: str, cost: str, *, limit: int, tap: str | None = None) -> tuple[list[Cost], int]:
@@ -76,7 +90,9 @@ def top(dataset: Path | Database, by: str, cost: str, *, limit: int, tap: str | 
             return top(database, by, cost, limit=limit, tap=tap)
     dataset.require(COMMANDS)
     conditions = ["label IS NOT NULL", *(["is_data"] if by != "operation" else []), *(["tap = ?"] if tap else [])]
-    found = dataset.query(_QUERY.format(label=BY[by], conditions=" AND ".join(conditions)), [tap] if tap else [])
+    found = dataset.query(
+        _QUERY.format(label=BY[by], conditions=" AND ".join(conditions), percentiles=_PERCENTILES), [tap] if tap else []
+    )
     every = [Cost(*row) for row in found.rows]
     every.sort(key=lambda each: (-(getattr(each, COSTS[cost]) or 0), each.label))
     return every[:limit], len(every)
@@ -84,7 +100,7 @@ def top(dataset: Path | Database, by: str, cost: str, *, limit: int, tap: str | 
 
 _QUERY: Final = """
 WITH chosen AS MATERIALIZED (
-    SELECT {label} AS label, tap, data_bytes, latency_ns, is_lost, is_error, command_first_ns,
+    SELECT {label} AS label, tap, data_bytes, latency_ns, is_open, is_lost, is_error, command_first_ns,
         -- how long others were in flight is not known
         CASE WHEN status_ns IS NOT NULL OR is_open THEN end_ns ELSE command_first_ns END AS end_ns
     FROM commands WHERE {conditions}
@@ -96,13 +112,24 @@ WITH chosen AS MATERIALIZED (
     SELECT label,
         sum(greatest(end_ns - greatest(command_first_ns, coalesce(reached_ns, command_first_ns)), 0)) AS busy_ns
     FROM reached GROUP BY label
+), slowest AS (
+    SELECT label, coalesce(max(latency_ns) FILTER (NOT is_open), 0) AS most_ns FROM chosen GROUP BY label
+), waited AS (
+    SELECT chosen.*, CASE
+        WHEN NOT is_open THEN latency_ns
+        -- one that never got a status ranks above all that did; so does one in flight that has waited longer
+        WHEN is_lost OR end_ns - command_first_ns > most_ns THEN greatest(end_ns - command_first_ns, most_ns)
+    END AS waited_ns FROM chosen JOIN slowest USING (label)
 )
 SELECT label, count(DISTINCT tap), count(*), sum(data_bytes)::BIGINT, any_value(busy_ns)::BIGINT,
-    coalesce(sum(latency_ns), 0)::BIGINT, quantile_disc(latency_ns, 0.5), quantile_disc(latency_ns, 0.95),
-    quantile_disc(latency_ns, 0.99), max(latency_ns),
-    count(*) FILTER (is_lost), count(*) FILTER (is_error)
-FROM chosen JOIN busy USING (label) GROUP BY label
+    coalesce(sum(latency_ns), 0)::BIGINT, {percentiles},
+    count(waited_ns), count(waited_ns) FILTER (is_open), count(*) FILTER (is_lost), count(*) FILTER (is_error)
+FROM waited JOIN busy USING (label) GROUP BY label
 """
+_PERCENTILES: Final = ", ".join(
+    f"CASE WHEN count(waited_ns) >= {VALUES_MIN.get(name, 1)} THEN quantile_disc(waited_ns, {percent / 100}) END"
+    for name, percent in PERCENTILES.items()
+)
 
 
 @dataclass(frozen=True)

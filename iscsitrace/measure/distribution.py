@@ -16,14 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-VALUES_MIN: Final = {"p90": 10, "p95": 20, "p99": 100, "p999": 1000}
-"""Of fewer values the nearest rank of a percentile is the maximum: it says nothing more."""
-
-
-def is_meaningful(name: str, count: int) -> bool:
-    """Whether that many values are enough for a percentile, such as ``p95``."""
-    return count >= VALUES_MIN.get(name, 1)
-
+from iscsitrace.measure.ranks import is_meaningful
 
 PERCENTILES: Final = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 NO_VALUES: Final[dict[str, int | None]] = {"n": 0, **dict.fromkeys(PERCENTILES)}

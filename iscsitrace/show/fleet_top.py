@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TextIO
 
 from iscsitrace.show.document import Grid, more_rows, table
+from iscsitrace.show.latencies import percentile
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _COLUMNS: Final = (
 
 
 def grid(by: str, costs: Sequence[Cost], count: int) -> Grid:
-    """The table of costs, of ``count`` in all. Latencies are in ms."""
+    """The table of costs, of ``count`` in all. Latencies are in ms; > is the wait of a command without a status."""
     rows = (
         (
             cells.short(each.label),
@@ -31,7 +32,7 @@ def grid(by: str, costs: Sequence[Cost], count: int) -> Grid:
             cells.megabytes(each.bytes),
             cells.seconds(each.busy_ns),
             cells.seconds(each.latency_ns),
-            *(cells.milliseconds(value) for value in (each.p50_ns, each.p95_ns, each.p99_ns, each.max_ns)),
+            *(percentile(each.percentiles, name) for name in ("p50", "p95", "p99", "max")),
             each.lost_count,
             each.error_count,
         )

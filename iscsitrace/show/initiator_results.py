@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.measure.distribution import is_meaningful
+from iscsitrace.measure.ranks import is_meaningful
 from iscsitrace.show.terminal import show_heading, show_line, show_table
 from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.login_keys import LOGIN_KEYS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from iscsitrace.measure.distribution import is_meaningful
+from iscsitrace.measure.ranks import is_meaningful
 from iscsitrace.show.terminal import show_table
 from iscsitrace.wording import cells
 

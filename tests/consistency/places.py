@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.fit.points import of_operation
 from iscsitrace.fit.regression import fit
 from iscsitrace.fit.steady import survey
+from iscsitrace.fleet import top
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.plots.kinds import budget
 from iscsitrace.plots.view import View
+from iscsitrace.relate.loads import Loads
 from iscsitrace.report import captures
 from iscsitrace.report.document import Chapter
 from iscsitrace.show import diagnose, diff, summary
@@ -124,6 +127,34 @@ def of_summary(document: Documents, place: str = "summary --json") -> Iterator[S
     for row in document["volumes"][:-1]:
         for way in ("read", "write"):
             yield from exact(f"throughput, {way}", f"session {row['session']}", row[f"{way}_bytes_per_s"], place)
+
+
+def of_loads(trace: Trace, name: str) -> Iterator[Said]:
+    """``summary --by NAME --json``."""
+    for row in (each.as_dict() for each in Loads(trace.table).by(name)):
+        counts = {"commands": row["command_count"], "bytes": row["bytes"], "errors": row["error_count"]}
+        yield from _of_load(f"{name} {row['label']}", counts, row["busy_ns"], row["latency_ns"], "summary --by")
+
+
+def of_fleet(dataset: Path, name: str) -> Iterator[Said]:
+    """``fleet top --by NAME --json``."""
+    for row in top.top(dataset, name, "latency", limit=1_000)[0]:
+        counts = {"commands": row.command_count, "bytes": row.bytes, "errors": row.error_count}
+        yield from _of_load(f"{name} {row.label}", counts, row.busy_ns, row.percentiles, "fleet top")
+
+
+def _of_load(
+    subject: str, counts: Mapping[str, int], busy_ns: int, latency_ns: Mapping[str, int | None], place: str
+) -> Iterator[Said]:
+    for name, count in counts.items():
+        yield from exact(name, subject, count, place)
+    yield from exact("time with commands in flight", subject, busy_ns, place, "ns")
+    for name in ("p50", "p95", "p99", "max"):
+        # no value is a value, too
+        found = latency_ns[name]
+        yield from exact(f"latency, {name}", subject, -1 if found is None else found, place, "ns")
+    yield from exact("latency, n", subject, latency_ns["n"], place)
+    yield from exact("latency, without a status", subject, latency_ns.get("open_count") or 0, place)
 
 
 # --- report

@@ -17,6 +17,8 @@ from click.testing import CliRunner
 import iscsitrace
 from iscsitrace import Trace
 from iscsitrace.cli import main
+from iscsitrace.fleet.captures import Tap
+from iscsitrace.fleet.run import run
 from iscsitrace.report import captures
 from iscsitrace.show import summary
 from tests.consistency import places
@@ -81,3 +83,21 @@ def test_a_live_view_ends_with_the_same_totals(name: str) -> None:
     live = list(places.of_summary(json.loads(result.stdout.splitlines()[-1]), "watch"))
     assert live
     assert contradictions([*places.of_summary(summary.as_dict(read(file))), *live]) == []
+
+
+@pytest.mark.parametrize("by", ["initiator", "target", "operation"])
+def test_a_dataset_says_what_a_summary_does(by: str, dataset: tuple[Path, Trace]) -> None:
+    folder, trace = dataset
+    summarised, kept = list(places.of_loads(trace, by)), list(places.of_fleet(folder, by))
+    assert {each.subject for each in summarised} == {each.subject for each in kept} != set()
+    assert contradictions([*summarised, *kept]) == []
+
+
+@pytest.fixture(
+    scope="module", params=["sequential-read-4ms", "task-abort-storage-hang", "two-connections-one-session"]
+)
+def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Trace]:
+    """A sample, as a dataset and as a trace."""
+    file, folder = sample(request.param), tmp_path_factory.mktemp("fleet")
+    run(folder / "data", [Tap("a", (str(file),))], worker_count=1)
+    return folder / "data", read(file)
