@@ -1,7 +1,7 @@
 """The diagnosis of a trace: the time breakdown, headline and findings of every session and connection, and the headline
 of all.
 
-Pure functions of tables. Each family declares its problems.
+Pure functions of tables. The files of `iscsitrace.findings` declare the problems.
 """
 
 from __future__ import annotations

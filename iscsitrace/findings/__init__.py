@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from iscsitrace import measure as session
+from iscsitrace import measure
 
-NEEDED: Final = (*session.NEEDED, "write_starts", "retransmissions")
+NEEDED: Final = (*measure.NEEDED, "write_starts", "retransmissions")
 """Tables on request that a diagnosis reads. The last two confirm mirrors and the causes of slow streams."""

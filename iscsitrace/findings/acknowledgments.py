@@ -14,7 +14,7 @@ from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observat
 from iscsitrace.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
 from iscsitrace.findings.transport import loses_packets
 from iscsitrace.fit.gain import Change
-from iscsitrace.measure import all_waits as busy_columns
+from iscsitrace.measure import all_waits
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.session import frames_in
 from iscsitrace.measure.workload import MIN_TASKS
@@ -23,7 +23,7 @@ from iscsitrace.wording import amounts as wording
 
 
 def _is_held(facts: Facts) -> Found:
-    waits = busy_columns.of_parts(facts, "ack_wait")
+    waits = all_waits.of_parts(facts, "ack_wait")
     rows = np.unique(waits.row[(waits.row >= 0) & (waits.lengths > 0)])
     counts = np.bincount(facts.places("cycles")[rows] + 1, minlength=len(facts) + 1)[1:]
     return Found(counts >= MIN_TASKS, facts.part_ns("ack_wait"))

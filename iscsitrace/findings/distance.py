@@ -15,8 +15,7 @@ from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observat
 from iscsitrace.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import OF_A_COMMAND, OF_A_WINDOW, Change
 from iscsitrace.fit.situation import Situation
-from iscsitrace.measure import all_waits as busy_columns
-from iscsitrace.measure import by_subject, line, system_calls
+from iscsitrace.measure import all_waits, by_subject, line, system_calls
 from iscsitrace.measure.data_commands import is_transfer
 from iscsitrace.measure.facts import Array, Facts, path_ns, transfers, workloads
 from iscsitrace.measure.session import Session
@@ -37,7 +36,7 @@ def _waited(facts: Facts) -> Found:
     """The time in which commands wait for the RTT, of all sessions: where reads and writes wait for it long enough to
     be worth a change, with enough commands and a known RTT.
     """
-    found = busy_columns.with_next(facts, busy_columns.of_parts(facts, "propagation"))
+    found = all_waits.with_next(facts, all_waits.of_parts(facts, "propagation"))
     found = found.where(facts.table("cycles").each(is_transfer)[found.row])
     asked, waited_ns = facts.once(workloads), found.sums_ns(facts)
     has_pattern = np.zeros(len(facts), dtype=bool)

@@ -17,7 +17,7 @@ import numpy as np
 
 from iscsitrace.findings.thresholds import SHOWN_FRAMES, WARNING
 from iscsitrace.fit.gain import Change, Gain
-from iscsitrace.measure import all_waits as busy_columns
+from iscsitrace.measure import all_waits
 from iscsitrace.measure.intervals import Span
 from iscsitrace.measure.selection import frames_filter
 from iscsitrace.measure.workload import MOST
@@ -208,7 +208,7 @@ class Problem:
     def findings(self, facts: Facts, found: Found) -> Iterator[tuple[int, Finding]]:
         """The number of each that has it, and the finding, not yet told."""
         places = np.flatnonzero(found.is_found)
-        spans = facts.once(busy_columns.spans)
+        spans = facts.once(all_waits.spans)
         is_note = np.zeros(len(facts), dtype=bool) if found.is_note is None else found.is_note
         costs_ns = np.zeros(len(facts)) if found.cost_ns is None else found.cost_ns
         shares = facts.share(costs_ns) if found.share is None else found.share

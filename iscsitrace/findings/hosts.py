@@ -23,8 +23,7 @@ from iscsitrace.findings.finding import (
 from iscsitrace.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import Change
 from iscsitrace.fit.situation import Situation
-from iscsitrace.measure import all_waits as busy_columns
-from iscsitrace.measure import by_subject
+from iscsitrace.measure import all_waits, by_subject
 from iscsitrace.measure.all_waits import WaitsOfAll
 from iscsitrace.measure.data_commands import is_whole_transfer
 from iscsitrace.measure.facts import Facts, rtt_ns, transfers
@@ -51,7 +50,7 @@ def has_commands(facts: Facts) -> Array:
 
 def _served_slowly(facts: Facts) -> Found:
     """Where enough commands waited for the target, and where that is slow."""
-    found = busy_columns.of_parts(facts, "target_service")
+    found = all_waits.of_parts(facts, "target_service")
     places = facts.places("cycles")
     waited = np.zeros(len(places), dtype=bool)
     waited[found.row[(found.row >= 0) & (found.lengths > 0)]] = True
@@ -184,7 +183,7 @@ SLOW_TARGET: Final = Problem(
 
 
 def _thought(facts: Facts) -> Found:
-    found = busy_columns.of_parts(facts, "initiator_think")
+    found = all_waits.of_parts(facts, "initiator_think")
     return Found(np.bincount(found.place, minlength=len(facts)) >= MIN_TASKS, found.sums_ns(facts))
 
 

@@ -15,8 +15,7 @@ from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_
 from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
 from iscsitrace.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import Change
-from iscsitrace.measure import all_waits as busy_columns
-from iscsitrace.measure import line
+from iscsitrace.measure import all_waits, line
 from iscsitrace.measure.facts import Array, Facts
 from iscsitrace.measure.losses import losses
 from iscsitrace.measure.session import Session, frames_in
@@ -48,7 +47,7 @@ def _held(facts: Facts, part: str, weight: str) -> Array:
     with the largest value of a column; -1 where there is none.
     """
     senders, cycles = facts.table("senders"), facts.table("cycles")
-    waits = busy_columns.of_parts(facts, part)
+    waits = all_waits.of_parts(facts, part)
     waits = waits.where(waits.row >= 0)
     is_write = cycles.raw("is_write")[waits.row]
     to_target = 2 * waits.where(is_write).sums_ns(facts) > waits.sums_ns(facts)

@@ -16,8 +16,7 @@ from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observat
 from iscsitrace.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import OF_R2TS, Change
 from iscsitrace.fit.situation import Situation
-from iscsitrace.measure import all_waits as busy_columns
-from iscsitrace.measure import by_subject
+from iscsitrace.measure import all_waits, by_subject
 from iscsitrace.measure.facts import Facts, rtt_ns
 from iscsitrace.measure.session import Session, frames_in
 from iscsitrace.measure.workload import MIN_TASKS, MOST
@@ -100,8 +99,8 @@ def _claimed(facts: Facts, place: Array, starts: Array, ends: Array, part: str) 
     may_be &= facts.share(facts.part_ns(part)) >= WORTH_A_CHANGE
     if not may_be.any():
         return Found(may_be, np.zeros(len(facts)))
-    waits = busy_columns.of_parts(facts, part)
-    cost_ns = busy_columns.claimed_ns(facts, waits, place, starts, ends)
+    waits = all_waits.of_parts(facts, part)
+    cost_ns = all_waits.claimed_ns(facts, waits, place, starts, ends)
     return Found(may_be & (facts.share(cost_ns) >= WORTH_A_CHANGE), cost_ns)
 
 

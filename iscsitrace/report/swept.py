@@ -9,7 +9,7 @@ import iscsitrace
 from iscsitrace.fit.rivalry import compare
 from iscsitrace.fit.sweep import Sweep
 from iscsitrace.plots import inline, model, style
-from iscsitrace.plots import sweep as curves
+from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.plots.model_curves import ModelCurves, label_of
 from iscsitrace.report.document import Document, Fact, Outcome, Picture
 from iscsitrace.show import rivals
@@ -49,7 +49,7 @@ def describe(
 
 
 def _pictures(sweeps: Sequence[Sweep], looks: inline.Looks) -> Iterator[Picture]:
-    plots = [(sweep, plot) for sweep in sweeps for plot in curves.plots(sweep)]
+    plots = [(sweep, plot) for sweep in sweeps for plot in sweep_curves.plots(sweep)]
     for number, (sweep, plot) in enumerate(plots, 1):
         with style.applied():
             figure = style.new_figure()

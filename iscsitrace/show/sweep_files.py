@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fit.sweep import Sweep
-from iscsitrace.plots import sweep as curves
+from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.plots.model_curves import ModelCurves
 from iscsitrace.show import files
 
@@ -41,7 +41,7 @@ def write(
     plots = [
         (directory / f"throughput-{sweep.operation}{f'-{number}' if number > 1 else ''}.{file_format}", plot)
         for sweep in sweeps
-        for number, plot in enumerate(curves.plots(sweep), 1)
+        for number, plot in enumerate(sweep_curves.plots(sweep), 1)
         for file_format in FORMATS
     ]
     _prepare(

@@ -12,7 +12,7 @@ from iscsitrace.fit.points import OfConnection, Point, Seen
 from iscsitrace.fit.sweep import Capture, Sweep, sweeps
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting, Solicitation
-from iscsitrace.plots import sweep as curves
+from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.show import sweep as tables
 from iscsitrace.show.document import Grid
 from tests.support.tables_by_hand import MS
@@ -170,7 +170,7 @@ def test_a_poor_fit_is_said_and_its_numbers_are_not_printed() -> None:
     # the measurements are there
     assert column(grid, "MB/s") == [f"{place.point.throughput_bytes_per_s / 1e6:.3f}" for place in sweep.places]
     assert tables.parameters(sweep) is None
-    (plot,) = curves.plots(sweep)
+    (plot,) = sweep_curves.plots(sweep)
     assert [str(each.model) for each in plot.curves] == ["[nan nan nan nan nan]"]
     assert plot.curves[0].marks is not None
     assert len(plot.curves[0].marks.measured) == 5
@@ -232,12 +232,12 @@ def test_connections_are_rows_where_a_session_has_several() -> None:
 
 def test_the_curve_passes_the_model_of_each_point_and_follows_the_formula_between() -> None:
     sweep = one(sweeps(captures(*GRID)))
-    (plot,) = curves.plots(sweep)
+    (plot,) = sweep_curves.plots(sweep)
     assert plot.axis.ticks == ("1", "4", "8", "16")
     assert [curve.label for curve in plot.curves] == ["I/O size 64K", "I/O size 256K", "I/O size 1M"]
     for curve, block in zip(plot.curves, (64 * KIB, 256 * KIB, 1024 * KIB), strict=True):
         assert curve.positions is not None
-        assert len(curve.positions) == 3 * (curves.BETWEEN + 1) + 1
+        assert len(curve.positions) == 3 * (sweep_curves.BETWEEN + 1) + 1
         # the formula, at all of them: with an axis of a factor of 16, at even steps of its logarithm
         expected = [block / (2 * delay * 1e-3 + 1e-3 + block / C) for delay in curve.positions]
         assert curve.model == pytest.approx(expected, rel=2e-3)
@@ -249,7 +249,7 @@ def test_the_curve_passes_the_model_of_each_point_and_follows_the_formula_betwee
         assert curve.marks.positions.tolist() == [1, 4, 8, 16]
     first = plot.curves[0].positions
     assert first is not None
-    assert first[1] / first[0] == pytest.approx(4 ** (1 / (curves.BETWEEN + 1)))
+    assert first[1] / first[0] == pytest.approx(4 ** (1 / (sweep_curves.BETWEEN + 1)))
 
 
 def test_queue_depths_have_no_parts_of_commands_between() -> None:
@@ -259,7 +259,7 @@ def test_queue_depths_have_no_parts_of_commands_between() -> None:
                 throughput_bytes_per_s=depth * alone.throughput_bytes_per_s)
         for depth in (1, 2, 4)
     ]  # fmt: skip
-    (plot,) = curves.plots(one(sweeps(captures(*deep))))
+    (plot,) = sweep_curves.plots(one(sweeps(captures(*deep))))
     (curve,) = plot.curves
     assert curve.positions is not None
     assert curve.positions.tolist() == [1, 2, 3, 4]
@@ -272,15 +272,18 @@ def test_a_third_setting_is_another_plot_and_so_are_too_many_lines() -> None:
         for block in (64, 128)
         for number in (1, 2)
     ]
-    found = curves.plots(one(sweeps(captures(*every))))
+    found = sweep_curves.plots(one(sweeps(captures(*every))))
     assert len(found) == 2 * 1
     assert all("connections" in " ".join(plot.constants) or "queue depth" in " ".join(plot.constants) for plot in found)
-    many = [point(delay, 64 + 4 * number) for delay in range(1, 12) for number in range(curves.LINES_MOST + 1)]
-    assert [len(plot.curves) for plot in curves.plots(one(sweeps(captures(*many))))] == [curves.LINES_MOST, 1]
+    many = [point(delay, 64 + 4 * number) for delay in range(1, 12) for number in range(sweep_curves.LINES_MOST + 1)]
+    assert [len(plot.curves) for plot in sweep_curves.plots(one(sweeps(captures(*many))))] == [
+        sweep_curves.LINES_MOST,
+        1,
+    ]
 
 
 def test_captures_that_differ_in_nothing_stand_side_by_side() -> None:
-    (plot,) = curves.plots(one(sweeps(captures(point(4.0), point(4.0, off=0.01)))))
+    (plot,) = sweep_curves.plots(one(sweeps(captures(point(4.0), point(4.0, off=0.01)))))
     assert (plot.axis.label, plot.axis.ticks) == ("capture", ("0.pcap", "1.pcap"))
 
 
@@ -305,6 +308,6 @@ def test_a_setting_that_is_named_for_some_captures_only_has_places_all_the_same(
     made = [Capture("a.pcap", (point(4.0),), {"loss": 0.01}), Capture("b.pcap", (point(4.0, off=0.01),), {})]
     sweep = one(sweeps(made))
     assert sweep.varied == ("loss",)
-    (plot,) = curves.plots(sweep)
+    (plot,) = sweep_curves.plots(sweep)
     assert (plot.axis.ticks, plot.axis.positions.tolist()) == (("not named", "1"), [0, 1])
     assert column(tables.points(sweep), "loss") == ["not named", "1 %"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 import iscsitrace
 from iscsitrace.findings import NEEDED
 from iscsitrace.findings.case import Case, Groups
-from iscsitrace.measure import all_waits as busy_columns
+from iscsitrace.measure import all_waits
 from iscsitrace.measure.all_waits import WaitsOfAll
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.grouping import Grouping, Subjects
@@ -36,12 +36,12 @@ def test_columns_are_what_each_subject_has_alone(file: Path, kind: str) -> None:
     facts, numbers = subjects.facts, list(subjects)
     alone = {number: subjects[number] for number in numbers}
     for part in PARTS:
-        waits = busy_columns.of_parts(facts, part)
+        waits = all_waits.of_parts(facts, part)
         assert each_number(waits.sums_ns(facts), numbers) == [
             subject.stretches(part).total_ns for subject in alone.values()
         ]
     groups = Groups((), (), iscsitrace.read(file, tables=NEEDED).cycles)
-    of_each = busy_columns.spans(facts)
+    of_each = all_waits.spans(facts)
     for number, subject in alone.items():
         spans = Case(subject, groups).spans
         assert spans in (of_each[number], ())
@@ -61,8 +61,8 @@ def test_time_within_intervals_is_that_of_each_session_alone(file: Path) -> None
         starts = first_ns + chance.integers(0, length_ns, len(place))
         # some end before they begin
         ends = starts + chance.integers(-length_ns // 50, length_ns // 10 + 2, len(place))
-        found = busy_columns.claimed_ns(facts, busy_columns.of_parts(facts, part), place, starts, ends)
-        waits = busy_columns.with_next(facts, busy_columns.of_parts(facts, part))
+        found = all_waits.claimed_ns(facts, all_waits.of_parts(facts, part), place, starts, ends)
+        waits = all_waits.with_next(facts, all_waits.of_parts(facts, part))
         for number, session in sessions.items():
             own = place == number
             assert found[number] == session.stretches(part).within_ns(starts[own], ends[own])
@@ -81,5 +81,5 @@ def test_times_that_do_not_fit_on_one_line_are_looked_at_one_session_after_the_o
     far = 1 << 62
     waits = WaitsOfAll(np.array([0, 1]), np.array([-far, far - 10]), np.array([10 - far, far]), np.array([0, 0]))
     place, starts, ends = np.array([0, 1, 1]), np.array([5 - far, far - 4, 5]), np.array([far, far + 9, 4])
-    assert busy_columns.claimed_ns(facts, waits, place, starts, ends).tolist() == [5, 4]
-    assert busy_columns.claimed_ns(facts, waits, place, ends, ends).tolist() == [0, 0]
+    assert all_waits.claimed_ns(facts, waits, place, starts, ends).tolist() == [5, 4]
+    assert all_waits.claimed_ns(facts, waits, place, ends, ends).tolist() == [0, 0]

@@ -11,7 +11,7 @@ from iscsitrace.fit.points import Losses
 from iscsitrace.fit.sweep import Capture, sweeps
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.plots import model
-from iscsitrace.plots import sweep as curves
+from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.report import page, swept, ticket
 from iscsitrace.report.document import Document
 from tests.fit.test_sweep import captures, chaotic, point
@@ -55,7 +55,7 @@ def test_one_idle_share_is_no_range() -> None:
 
 def test_residuals_are_shown_on_a_scale_of_at_least_a_percent() -> None:
     (sweep,) = sweeps(captures(point(1.0), point(4.0), point(8.0)))
-    (plot,) = curves.plots(sweep)
+    (plot,) = sweep_curves.plots(sweep)
     figure = Figure()
     model.draw(figure, plot)
     low, high = figure.axes[1].get_ylim()

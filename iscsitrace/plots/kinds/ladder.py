@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from iscsitrace.measure import waits
-from iscsitrace.plots import ladder_columns as curves
-from iscsitrace.plots import style
+from iscsitrace.plots import ladder_columns, style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.examples import Examples
 from iscsitrace.plots.kind import Kind, view_of_commands, view_of_connection
@@ -321,7 +320,7 @@ def _draw_stretches(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
 def prepare(trace: Trace, view: View, detail: Detail) -> Ladder:
     """The packets of a view; ``detail`` has no effect."""
     between = crossings.of_connection(trace, view.connection) if isinstance(trace, TappedTrace) else None
-    return curves.compute(
+    return ladder_columns.compute(
         trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, view, between
     )  # fmt: skip
 
@@ -330,7 +329,7 @@ def _view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
     """One connection during the requested commands, else during the slowest command."""
     if zoom.cycles is not None:
         return view_of_connection(trace, zoom, origin_ns)
-    number = curves.slowest(trace.cycles, waits.of_trace(trace.table), view_of_commands(trace, zoom, origin_ns))
+    number = ladder_columns.slowest(trace.cycles, waits.of_trace(trace.table), view_of_commands(trace, zoom, origin_ns))
     return view_of_connection(trace, replace(zoom, cycles=range(number, number + 1)), origin_ns)
 
 

@@ -13,7 +13,6 @@ from matplotlib.transforms import ScaledTranslation
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import command_strip, style, xplot
-from iscsitrace.plots import command_strip as tasks
 from iscsitrace.plots.decimation import BarsMaker, Detail, LineMaker, chunks
 from iscsitrace.plots.examples import Examples
 from iscsitrace.plots.kind import Kind, at_sender, view_of_connection, with_events
@@ -60,7 +59,7 @@ class Sequence:
     """Starts of PDUs by kind: command, data, R2T, response, other."""
     pdu_count: int | None = None
     """PDUs in the view, drawn or not; None where they were not read."""
-    tasks: tasks.Tasks = field(default_factory=tasks.Tasks)
+    tasks: command_strip.Tasks = field(default_factory=command_strip.Tasks)
 
 
 def compute(

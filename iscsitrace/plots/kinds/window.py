@@ -13,7 +13,6 @@ from matplotlib.patheffects import Normal, Stroke
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import command_strip, style, xplot
-from iscsitrace.plots import command_strip as tasks
 from iscsitrace.plots.decimation import Detail, LineMaker, chunks, extremes
 from iscsitrace.plots.kind import Kind, view_of_connection, whole_session, with_events
 from iscsitrace.plots.marks import Array, Line, Spans
@@ -52,7 +51,7 @@ class Window:
     retransmissions: dict[str, Line] = field(default_factory=dict)
     """By cause: when, and owin at that time."""
     recoveries: Spans = field(default_factory=Spans)
-    tasks: tasks.Tasks = field(default_factory=tasks.Tasks)
+    tasks: command_strip.Tasks = field(default_factory=command_strip.Tasks)
 
 
 def compute(
@@ -176,7 +175,7 @@ def _recoveries(recoveries: Table, view: View) -> Spans:
     ends = np.where(ends == _NULL, view.end_ns, ends)
     is_here = view.is_of(recoveries) & (starts <= view.end_ns) & (ends >= view.start_ns)
     if is_here.sum() > RECOVERY_LIMIT:
-        return tasks.union(starts[is_here], ends[is_here], view)
+        return command_strip.union(starts[is_here], ends[is_here], view)
     return Spans(starts[is_here], ends[is_here])
 
 
