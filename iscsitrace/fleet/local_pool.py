@@ -31,7 +31,7 @@ _COMMAND: Final = "import sys; from iscsitrace.fleet.local_pool import work; wor
 
 
 @dataclass
-class _Task:
+class _Call:
     tap: str
     call: tuple[Callable[..., Any], tuple[Any, ...]]
     loss_count: int = 0
@@ -42,7 +42,7 @@ class _Worker:
     process: subprocess.Popen[bytes]
     pipe: Connection
     is_ready: bool = False
-    task: _Task | None = None
+    task: _Call | None = None
 
 
 class LocalPool:
@@ -51,7 +51,7 @@ class LocalPool:
     def __init__(self, count: int) -> None:
         self._count, self._limit_bytes = count, int(_memory_bytes() * _SHARE / count)
         self._workers: list[_Worker] = []
-        self._waiting: deque[_Task] = deque()
+        self._waiting: deque[_Call] = deque()
         self._ready_s, self._started_s = time.monotonic(), 0.0
 
     def __enter__(self) -> Self:
@@ -64,7 +64,7 @@ class LocalPool:
 
     def submit(self, tap: str, function: Callable[..., Any], *arguments: Any) -> None:
         """Runs a task in the next worker that is free."""
-        self._waiting.append(_Task(tap, (function, arguments)))
+        self._waiting.append(_Call(tap, (function, arguments)))
 
     def finished(self, timeout_s: float) -> list[tuple[str, Any]]:
         """Tap and result of each task that has ended within the timeout; None where its workers were lost.

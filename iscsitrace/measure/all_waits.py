@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.measure import busy, by_subject
 from iscsitrace.measure.budget import PARTS
-from iscsitrace.measure.by_subject import Line
+from iscsitrace.measure.by_subject import NumberLine
 from iscsitrace.measure.facts import Facts, commands
 from iscsitrace.measure.intervals import Span
 from iscsitrace.tables.nulls import numbers_of
@@ -97,7 +97,7 @@ def claimed_ns(facts: Facts, waits: WaitsOfAll, place: Array, starts: Array, end
     As ``Stretches.within_ns`` has it for one subject.
     """
     found = np.zeros(len(facts), dtype=np.int64)
-    if len(waits.place) and Line.of(waits.starts, waits.ends).has_room(len(facts) - 1):
+    if len(waits.place) and NumberLine.of(waits.starts, waits.ends).has_room(len(facts) - 1):
         return facts.sums(waits.place, _within(waits, place, starts, ends))
     for each in np.unique(waits.place).tolist():
         own, theirs = place == each, waits.where(np.flatnonzero(waits.place == each))
@@ -108,7 +108,7 @@ def claimed_ns(facts: Facts, waits: WaitsOfAll, place: Array, starts: Array, end
 
 def _within(waits: WaitsOfAll, place: Array, starts: Array, ends: Array) -> Array:
     """How much of each wait lies within the intervals of its subject."""
-    line = Line.of(waits.starts, waits.ends)
+    line = NumberLine.of(waits.starts, waits.ends)
     # what is beyond all waits takes none of them
     starts, ends = (each.clip(waits.starts.min(), waits.ends.max()) for each in (starts, ends))
     is_real = ends > starts

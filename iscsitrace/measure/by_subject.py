@@ -41,7 +41,7 @@ def search(place: Array, values: Array, of: Array, wanted: Array, side: Literal[
     """
     if not len(values) or not len(wanted):
         return np.zeros(len(wanted), dtype=np.intp)
-    line = Line.of(values, wanted)
+    line = NumberLine.of(values, wanted)
     if line.has_room(max(place[-1], of.max())):
         return np.searchsorted(line.at(place, values), line.at(of, wanted), side=side)
     found = np.empty(len(wanted), dtype=np.intp)
@@ -61,23 +61,23 @@ def medians(place: Array, values: Array, count: int) -> Array:
     return found
 
 
-def lines(place: Array, *values: Array) -> Iterator[tuple[Line, Any]]:
+def lines(place: Array, *values: Array) -> Iterator[tuple[NumberLine, Any]]:
     """One line for all subjects, and all rows; or, where their values do not fit on one, the line of each subject, and
     its rows. Nothing for no rows.
     """
     if not len(place):
         return
-    line = Line.of(*values)
+    line = NumberLine.of(*values)
     if line.has_room(place.max()):
         yield line, slice(None)
         return
     for each in np.unique(place).tolist():
         rows = np.flatnonzero(place == each)
-        yield Line(Line.of(*(value[rows] for value in values)).first, _ALONE, each), rows
+        yield NumberLine(NumberLine.of(*(value[rows] for value in values)).first, _ALONE, each), rows
 
 
 @dataclass(frozen=True)
-class Line:
+class NumberLine:
     """One line of int64 for the values of all subjects: those of each begin where those of the one before end."""
 
     first: int
@@ -87,7 +87,7 @@ class Line:
     """The one that it is of."""
 
     @classmethod
-    def of(cls, *values: Array) -> Line:
+    def of(cls, *values: Array) -> NumberLine:
         """One that has room for these values of each subject."""
         first = min(int(each.min()) for each in values if len(each))
         last = max(int(each.max()) for each in values if len(each))

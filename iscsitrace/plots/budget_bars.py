@@ -17,7 +17,7 @@ _WIDTH = 0.82
 
 
 @dataclass(frozen=True)
-class Bars:
+class BudgetBars:
     """One row of panels."""
 
     title: str
@@ -27,7 +27,7 @@ class Bars:
     notes: tuple[str, ...] = ()
 
 
-def draw(figure: Figure, bars: Bars) -> None:
+def draw(figure: Figure, bars: BudgetBars) -> None:
     """Draws the panels; the parts are stacked in the order of docs/method.md."""
     every = figure.subplots(1, len(bars.panels), sharey=True, squeeze=False)[0]
     seen: set[str] = set()

@@ -37,7 +37,7 @@ _BAND: dict[str, Any] = {"facecolor": style.PALE, "edgecolor": style.GREY, "line
 
 
 @dataclass(frozen=True)
-class Line:
+class Graph:
     """One line: positions along x and their values; None where a value is unknown."""
 
     name: str
@@ -63,7 +63,7 @@ class Chart:
     y_label: str
     ticks: tuple[tuple[float, str], ...]
     """Positions along x, and their labels."""
-    lines: tuple[Line, ...]
+    lines: tuple[Graph, ...]
     notes: tuple[str, ...] = ()
     printed_range: tuple[float, float] | None = None
     """Limits that the study prints, without a place along x."""
@@ -95,7 +95,7 @@ def _cycled(count: int) -> list[tuple[str, str]]:
     return [_LOOKS[number % len(_LOOKS)] for number in range(count)]
 
 
-def _draw_line(axes: Axes, line: Line, color: str, mark: str, later: Sequence[Line]) -> None:
+def _draw_line(axes: Axes, line: Graph, color: str, mark: str, later: Sequence[Graph]) -> None:
     known = [
         (place, value, *((value - interval[0], interval[1] - value) if interval else (0.0, 0.0)))
         for place, value, interval in zip(line.places, line.measured, line.intervals, strict=True)
@@ -122,13 +122,13 @@ def _draw_line(axes: Axes, line: Line, color: str, mark: str, later: Sequence[Li
             axes.plot(*zip(*pairs, strict=True), color=color, **look | alone)
 
 
-def _known(line: Line, name: str) -> list[tuple[float, float]]:
+def _known(line: Graph, name: str) -> list[tuple[float, float]]:
     """The places and values of a field, where they are known."""
     values = zip(line.places, getattr(line, name), strict=True)
     return [(place, value) for place, value in values if value is not None]
 
 
-def _covers(line: Line, later: Sequence[Line], name: str) -> int:
+def _covers(line: Graph, later: Sequence[Graph], name: str) -> int:
     """How many of the later lines have values at half of the places of this line or more that are about the same."""
     own = _known(line, name)
     others = [dict(_known(other, name)) for other in later]

@@ -8,9 +8,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from iscsitrace.plots.budget_bars import Bars
+from iscsitrace.plots.budget_bars import BudgetBars
 from iscsitrace.plots.courses import CourseLine
-from iscsitrace.plots.experiment import Chart, Line
+from iscsitrace.plots.experiment import Chart, Graph
 from iscsitrace.studies import repeats
 from iscsitrace.studies.definition import ARM, BudgetFigure, Definition, Figure, FinishFigure, LineFigure
 from iscsitrace.studies.quantities import QUANTITIES, PointResult
@@ -71,12 +71,12 @@ def of_lines(figure: LineFigure, definition: Definition, rows: Sequence[Row]) ->
     )
 
 
-def of_budgets(figure: BudgetFigure, definition: Definition, rows: Sequence[Row]) -> Bars:
+def of_budgets(figure: BudgetFigure, definition: Definition, rows: Sequence[Row]) -> BudgetBars:
     """The time breakdown of a call over a setting."""
     shown = [row for row in _shown(figure, figure.x, rows) if row.shares]
     texts = _texts(definition, figure.x)
     ordered = sorted(shown, key=lambda row: _order(row.values[figure.x]))
-    return Bars(
+    return BudgetBars(
         title=figure.title,
         x_label=setting_words(figure.x),
         panels=tuple(
@@ -155,11 +155,11 @@ def _is_shown(figure: Figure, made: Row | PointResult) -> bool:
 
 def _line(
     name: str, rows: Iterable[Row], figure: LineFigure, at: dict[str, float], published: Sequence[dict[int, float]]
-) -> Line:
+) -> Graph:
     """A line with what is printed, and what is computed, by the identity of its rows."""
     ordered = sorted(rows, key=lambda row: at[_key(row.values[figure.x])])
     found = [row.estimates.get(figure.y) for row in ordered]
-    return Line(
+    return Graph(
         name=name,
         places=tuple(at[_key(row.values[figure.x])] for row in ordered),
         measured=tuple(each.value if each else None for each in found),
@@ -178,12 +178,12 @@ def _line_name(lines: str, definition: Definition, made: Row | PointResult) -> s
     return f"{setting_words(lines)} {_texts(definition, lines).get(_key(value), str(value))}"
 
 
-def _line_of_ends(name: str, runs: Sequence[Sequence[float]]) -> Line:
+def _line_of_ends(name: str, runs: Sequence[Sequence[float]]) -> Graph:
     """The repeats of one point, which have the same number of streams."""
     count = min(map(len, runs))
     ends = [repeats.mean([each[place] for each in runs]) for place in range(count)]
     nothing = (None,) * count
-    return Line(
+    return Graph(
         name=name,
         places=tuple(map(float, range(count))),
         measured=tuple(each.value for each in ends),
@@ -226,14 +226,14 @@ def of_chart(chart: Chart) -> Rows:
     return (header, *(row for line in chart.lines for row in _places(line, labels)))
 
 
-def _places(line: Line, labels: dict[float, str]) -> Iterator[tuple[Any, ...]]:
+def _places(line: Graph, labels: dict[float, str]) -> Iterator[tuple[Any, ...]]:
     for place, measured, interval, *others in zip(
         *(line.places, line.measured, line.intervals, line.counts, line.model, line.printed, line.computed), strict=True
     ):
         yield (line.name, labels[place], measured, *(interval or (None, None)), *others)
 
 
-def of_bars(bars: Bars) -> Rows:
+def of_bars(bars: BudgetBars) -> Rows:
     """A row for each bar of each panel, a column for each part of the time breakdown, in %."""
     parts = list(dict.fromkeys(part for _, places in bars.panels for _, shares in places for part in shares))
     rows = ((name, text, *map(shares.get, parts)) for name, places in bars.panels for text, shares in places)

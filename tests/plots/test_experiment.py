@@ -9,18 +9,18 @@ import pytest
 from matplotlib.axes import Axes
 
 from iscsitrace.plots import experiment, style
-from iscsitrace.plots.experiment import Chart, Line
+from iscsitrace.plots.experiment import Chart, Graph
 
 PLACES = (0.0, 1.0, 2.0)
 NOTHING = (None, None, None)
 
 
-def line(name: str, measured: tuple[float | None, ...], **more: tuple[float | None, ...]) -> Line:
+def line(name: str, measured: tuple[float | None, ...], **more: tuple[float | None, ...]) -> Graph:
     rest: dict[str, Any] = {"model": NOTHING, "printed": NOTHING, "computed": NOTHING} | more
-    return Line(name, PLACES, measured, NOTHING, (1, 1, 1), **rest)
+    return Graph(name, PLACES, measured, NOTHING, (1, 1, 1), **rest)
 
 
-def drawn(*lines: Line, **more: Any) -> Axes:
+def drawn(*lines: Graph, **more: Any) -> Axes:
     with style.applied():
         figure = style.new_figure()
         experiment.draw(figure, Chart("a title", "x", "y", ((0.0, "0"), (1.0, "1"), (2.0, "2")), lines, **more))

@@ -14,7 +14,7 @@ PLACES = (0.0, 50.0, 100.0)
 def test_the_largest_value_is_below_the_end_of_the_axis(values: tuple[float, ...]) -> None:
     """Values that differ little would leave room for a twentieth of their difference, less than half of a mark."""
     nothing = (None,) * len(PLACES)
-    line = experiment.Line("one", PLACES, values, nothing, (1,) * len(PLACES), nothing, nothing, nothing)
+    line = experiment.Graph("one", PLACES, values, nothing, (1,) * len(PLACES), nothing, nothing, nothing)
     chart = experiment.Chart("a title", "x", "y", tuple((place, f"{place:g}") for place in PLACES), (line,))
     figures = Figure(), Figure()
     experiment.draw(figures[0], chart)

@@ -26,7 +26,7 @@ from iscsitrace.lab.settings.kinds import Value
 from iscsitrace.lab.settings.table import SETTINGS
 from iscsitrace.plots import experiment as experiment_plot
 from iscsitrace.plots import style
-from iscsitrace.plots.experiment import Chart, Line
+from iscsitrace.plots.experiment import Chart, Graph
 from iscsitrace.report.document import Outcome
 from iscsitrace.studies import (
     charts,
@@ -682,17 +682,17 @@ def test_the_numbers_of_a_figure_are_beside_it(small: tuple[Path, Results, Watch
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        (Line("a", (0.0,), (1.0,), (None,), (1,), (None,), (None,), (None,)), "Marks: measured, one run each."),
+        (Graph("a", (0.0,), (1.0,), (None,), (1,), (None,), (None,), (None,)), "Marks: measured, one run each."),
         (
-            Line("a", (0.0,), (1.0,), (None,), (1,), (2.0,), (None,), (None,)),
+            Graph("a", (0.0,), (1.0,), (None,), (1,), (2.0,), (None,), (None,)),
             "Marks: measured, one run each. Lines: model at the places of the marks, joined.",
         ),
         (
-            Line("a", (0.0, 1.0), (1.0, 1.0), ((0.5, 1.5), None), (3, 1), (None, None), (None, None), (None, None)),
+            Graph("a", (0.0, 1.0), (1.0, 1.0), ((0.5, 1.5), None), (3, 1), (None, None), (None, None), (None, None)),
             "Marks: measured, means over repeats, or one run. Error bars: 95 % confidence intervals of 3 repeats.",
         ),
         (
-            Line(
+            Graph(
                 "a", (0.0, 1.0), (1.0, 1.0), ((0.5, 1.5), (0.0, 2.0)), (3, 5), (None, None), (None, 1.0), (None, None)
             ),
             "Marks: measured, means over repeats. Error bars: 95 % confidence intervals of 3 to 5 repeats. Stars: "
@@ -700,12 +700,12 @@ def test_the_numbers_of_a_figure_are_beside_it(small: tuple[Path, Results, Watch
         ),
     ],
 )
-def test_a_caption_names_what_is_drawn(line: Line, words: str) -> None:
+def test_a_caption_names_what_is_drawn(line: Graph, words: str) -> None:
     assert charts.caption(Chart("t", "x", "y", (), (line,))) == words
 
 
 def test_error_bars_are_intervals_of_the_measured_values() -> None:
-    line = Line("a", (0.0, 1.0), (1.0, 4.0), ((0.5, 1.75), None), (3, 1), (None, None), (None, None), (None, None))
+    line = Graph("a", (0.0, 1.0), (1.0, 4.0), ((0.5, 1.75), None), (3, 1), (None, None), (None, None), (None, None))
     drawn = Figure()
     with style.applied():
         experiment_plot.draw(drawn, Chart("t", "x", "y", ((0.0, "0"), (1.0, "1")), (line,)))
