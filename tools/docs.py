@@ -307,6 +307,7 @@ def _problem(problem: Problem) -> list[str]:
         f"- **Condition**: {problem.condition}",
         f"- **Evidence**: {problem.evidence}",
         f"- **Example**: {problem.example}",
+        *([f"- **See it**: `iscsitrace simulate {problem.shown_by} -o DIR`"] if problem.shown_by else []),
         *([f"- **Explains**: `{problem.explains.part}`"] if problem.explains else []),
         *(["- **Scope**: sessions only"] if problem.scope == "session" else []),
         "- **Advice**:",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from iscsitrace.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.findings.history import History
 from iscsitrace.findings.outages import IO_OUTAGE
+from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import LOSS_SHARE
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.intervals import Span, intersection, merged
@@ -184,6 +185,10 @@ ACK_LOSS: Final = Problem(
     "arrived, after timers in 1 recovery, and stalled for 719.3 ms. The ACKs passed the tap: they were lost "
     "between the tap and the target. The initiator had the data before the retransmissions: it reported it "
     "as received twice (D-SACK).",
+    # ACKs to the target dropped for 700 ms, or data to the initiator
+    shown_by=f"read --block-size 2M --queue-depth 2 --seconds 3 --fault ack-loss,for=700ms {WAN}",
+    near_miss="read --block-size 2M --queue-depth 2 --seconds 3 --fault black-out,for=300ms,direction=to-initiator "
+    f"{WAN}",
     explains=Explains("loss_recovery", specificity=2),
     accounts_for=(IO_OUTAGE,),
     advice=(

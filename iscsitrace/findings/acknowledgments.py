@@ -11,6 +11,7 @@ import numpy as np
 
 from iscsitrace.findings.case import Case, is_worth
 from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
+from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
 from iscsitrace.findings.transport import loses_packets
 from iscsitrace.fit.gain import Change
@@ -72,6 +73,9 @@ HELD_FOR_ACK: Final = Problem(
     evidence="The last data and the status of the three reads that waited longest, or the frames that ended the "
     "longest waits. The share is the time waited.",
     example="The status of 63 reads waited for the ACK of the preceding data, median 48.0 ms.",
+    # held by Nagle until the ACK, or sent at once
+    shown_by=f"read --block-size 128K --bytes 8M --set status=apart-held {WAN}",
+    near_miss=f"read --block-size 128K --bytes 8M --set status=apart {WAN}",
     explains=Explains("ack_wait", least=WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -128,6 +132,10 @@ DELAYED_ACK_IN_RECOVERY: Final = Problem(
     "for which the ACKs were held back.",
     example="The initiator held back 1 ACK while the target waited with one segment in flight, in a recovery or slow "
     "start: 40.0 ms on average, 40.0 ms in all.",
+    # a whole flight lost, so that an RTO sends one segment, whose ACK is held back for 40 ms or not at all
+    shown_by=f"read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator {WAN}",
+    near_miss="read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator "
+    f"--set delayed-ack=no {WAN}",
     explains=Explains("loss_recovery", specificity=1),
     advice=(
         Advice(

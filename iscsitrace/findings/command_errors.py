@@ -10,6 +10,7 @@ import numpy as np
 from iscsitrace.findings import statuses
 from iscsitrace.findings.finding import LEAST_COST_NS, Advice, Observation, Problem
 from iscsitrace.findings.history import History
+from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.statuses import Array, Outcome, Statuses, StatusGroup
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts as wording
@@ -177,6 +178,9 @@ COMMAND_ERRORS: Final = Problem(
     "operation on the same LUN succeeded, or until a retry did.",
     example="Session 0: 951 of 1621 READ commands to LUN 0 ended in MEDIUM ERROR, unrecovered read error (3/11/00), "
     "from 1.02 s to 3.01 s, at LBA 3584 to 34015. No retry succeeded: these are I/O errors.",
+    # a read, or what a target need not support
+    shown_by=f"read {LAN} --fault storage-errors,for=2s",
+    near_miss=f"read {LAN} --fault check-condition,operation=other,nth=3,sense=5/20/00 --seconds 3",
     severity="error",
     rank="failure",
     advice=(

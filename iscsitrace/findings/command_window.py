@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import Advice, Found, Observation, Problem
 from iscsitrace.findings.hosts import has_commands
+from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import MILLISECOND_NS
 from iscsitrace.measure import by_subject
 from iscsitrace.measure.facts import Facts, commands, rtt_ns
@@ -153,6 +154,8 @@ COMMAND_WINDOW_CLOSED: Final = Problem(
     "can keep the line busy meanwhile.",
     example="1016 of 1027 commands waited for the command window to open (MaxCmdSN), with at most 8 commands in "
     "flight.",
+    shown_by=f"read --block-size 4K --bytes 4M --queue-depth 32 --set command-window=8 {WAN}",
+    near_miss=f"read --block-size 4K --bytes 4M --queue-depth 32 --set command-window=33 {WAN}",
     severity="warning",
     # all connections of a session share CmdSN
     scope="session",

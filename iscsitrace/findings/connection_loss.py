@@ -10,6 +10,7 @@ from iscsitrace.findings.failures import NOP_TIMEOUT
 from iscsitrace.findings.finding import Advice, Observation, Problem
 from iscsitrace.findings.history import History
 from iscsitrace.findings.partial_losses import partial_losses
+from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.session_loss import Loss, losses, may_be_lost
 from iscsitrace.measure.intervals import covered_ns
 from iscsitrace.wording import amounts as wording
@@ -134,6 +135,8 @@ CONNECTION_LOST: Final = Problem(
     example="Sessions 0 and 1 lost their connection for 2.0 s, from 1.00 s to 3.00 s. The target reset the "
     "connection at 1.00 s. 1 command had no status. The initiator logged in again 2.0 s later, and I/O "
     "resumed.",
+    shown_by=f"read {LAN} --fault rst,on=target",
+    near_miss=f"read {LAN} --seconds 3",
     severity="error",
     rank="failure",
     advice=(

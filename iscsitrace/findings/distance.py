@@ -12,6 +12,7 @@ import numpy as np
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
 from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
+from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import OF_A_COMMAND, OF_A_WINDOW, Change
 from iscsitrace.fit.situation import Situation
@@ -85,6 +86,9 @@ QUEUE_DEPTH_LOW: Final = Problem(
     evidence="The three commands that waited longest for the RTT, from command to status. The share is the time "
     "waited.",
     example="It issues one 128 KiB read at a time (queue depth 1).",
+    # the same reads, one at a time or sixteen: 128 KiB take 3.3 ms on the line, the RTT is 8 ms
+    shown_by=f"read --block-size 128K --bytes 16M {WAN}",
+    near_miss=f"read --block-size 128K --bytes 16M --queue-depth 16 {WAN}",
     explains=Explains("propagation", 1, WORTH_A_CHANGE),
     advice=(
         Advice(RAISE_QUEUE_DEPTH, next_queue_depths),
@@ -217,6 +221,9 @@ BLOCK_SIZE_SMALL: Final = Problem(
     "call. The share is that of queue_depth_low: the same time can be saved in two ways.",
     example="The commands in flight take 856 µs on the line, the RTT is 8.0 ms: 32 KiB I/O is small for this path, "
     "and 99.21 % of the commands are sequential.",
+    # in order, or anywhere
+    shown_by=f"read --block-size 32K --bytes 4M {WAN}",
+    near_miss=f"read --block-size 32K --bytes 4M --random {WAN}",
     explains=Explains("propagation", least=WORTH_A_CHANGE),
     advice=(
         Advice(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.recipes import WAN
 from iscsitrace.measure.lacking import may_lack_pdus
 from iscsitrace.measure.nops import NOP_TIMEOUT_NS, awaited_until, is_late
 from iscsitrace.measure.session import frames_in
@@ -53,6 +54,9 @@ DIGEST_ERRORS: Final = Problem(
     "they passed the capture point. With errors in both directions the packets cannot tell.",
     evidence="The first such PDU of each connection. No share.",
     example="1 data digest error in PDUs of the target.",
+    shown_by="read --block-size 64K --bytes 4M --set data-digest=crc32c --fault "
+    f"bad-data-digest,operation=read,nth=5 {WAN}",
+    near_miss=f"read --block-size 64K --bytes 4M --set data-digest=crc32c {WAN}",
     severity="error",
     rank="failure",
     advice=(

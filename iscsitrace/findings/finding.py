@@ -173,6 +173,10 @@ class Problem:
     """Which frames the finding shows, and what its share means."""
     example: str
     """The sentence of the headline for a capture that has it: the tests hold its words against such a capture."""
+    shown_by: str = ""
+    """Options of ``simulate`` that make such a capture; empty where it takes a capture of another kind."""
+    near_miss: str = ""
+    """Options that make one which is near and does not have it, or only as a note."""
     advice: tuple[Advice, ...]
     tell: Callable[[Any], Observation | None]
     """Puts it in words, with frames: called with a ``Case``, of a story with a ``History``. Where the facts do

@@ -20,6 +20,7 @@ from iscsitrace.findings.finding import (
     Observation,
     Problem,
 )
+from iscsitrace.findings.recipes import WAN, WRITES
 from iscsitrace.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import Change
 from iscsitrace.fit.situation import Situation
@@ -164,6 +165,8 @@ SLOW_TARGET: Final = Problem(
     "with every command in flight stalled.",
     example="Every command in flight was stalled for 321.3 ms, at most 5.0 ms at a time; the median service time is "
     "5.1 ms (64 reads).",
+    shown_by=f"read --block-size 64K --bytes 4M --service-delay 5ms {WAN}",
+    near_miss=f"read --block-size 64K --bytes 4M --service-delay 0.2ms {WAN}",
     explains=Explains("target_service", least=WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -209,6 +212,8 @@ INITIATOR_THINK_TIME: Final = Problem(
     "asks for less than it could get is no fault.",
     evidence="The commands after the three longest idle periods. The share is the idle time.",
     example="The initiator was idle 63 times within its I/O (no commands in flight), median 5.0 ms.",
+    shown_by=f"read --block-size 64K --bytes 4M --think-time 5ms {WAN}",
+    near_miss=f"read --block-size 64K --bytes 4M --think-time 0.2ms {WAN}",
     explains=Explains("initiator_think", least=WORTH_A_CHANGE),
     severity="info",
     advice=(
@@ -273,6 +278,9 @@ SLOW_INITIATOR: Final = Problem(
     f"Data-Out is {wording.time(PROMPT_NS)} or more beyond the RTT.",
     evidence="R2T and first data of the three latest bursts. The share is the time waited.",
     example="The initiator answered R2Ts late: median 5.0 ms from R2T to first Data-Out (16 R2Ts).",
+    # R2Ts that the initiator reads 5 ms after they came
+    shown_by=f"{WRITES} --set initiator-host-delay=5ms",
+    near_miss=f"{WRITES} --set initiator-host-delay=0.1ms",
     explains=Explains("initiator_service", least=WORTH_A_CHANGE),
     advice=(
         Advice(

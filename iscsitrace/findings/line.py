@@ -7,6 +7,7 @@ from typing import Final
 
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import Advice, Basis, Explains, Observation, Problem
+from iscsitrace.findings.recipes import WAN
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import line
 from iscsitrace.measure.facts import Array, Facts
@@ -81,6 +82,9 @@ LINE_SATURATED: Final = Problem(
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
     example="The line is busy at its rate of 38.3 MB/s (320 Mbit/s with headers); data waited 11.7 ms in its queue "
     "(median).",
+    # eight reads of 256 KiB take 52 ms on the line, one of 128 KiB takes 3.3 ms; the RTT is 8 ms
+    shown_by=f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",
+    near_miss=f"read --block-size 128K --bytes 16M {WAN}",
     explains=Explains("transfer"),
     advice=(Advice("Use a faster line, or move fewer bytes.", _faster), _QUEUE),
     where=_is_transferring,
@@ -96,6 +100,9 @@ LINE_SHARED: Final = Problem(
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
     example="The line is shared by 2 sessions (0, 1), which together fill its rate of 38.3 MB/s (320 Mbit/s with "
     "headers); data waited 25.6 ms in its queue (median).",
+    # two sessions with one target, or one
+    shown_by=f"read --block-size 256K --bytes 32M --queue-depth 8 --sessions 2 {WAN}",
+    near_miss=f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",
     explains=Explains("transfer"),
     advice=(
         Advice("Give the sessions lines of their own (other interfaces, other portals), or a faster one."),

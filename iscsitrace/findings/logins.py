@@ -12,6 +12,7 @@ from iscsitrace.findings import login_advice
 from iscsitrace.findings.finding import Observation, Problem
 from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.login_attempts import LOGIN_SILENCE_NS, Attempt, attempts
+from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.session_loss import losses
 from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.measure.facts import Array, Facts
@@ -152,6 +153,8 @@ LOGIN_FAILED: Final = Problem(
     "last try.",
     example="The login of session 0 to iqn.2025-01.org.iscsitrace:memory failed at 0.00 s: authorization failure "
     "(status 0x0202). No later login succeeded in the capture.",
+    shown_by=f"read {LAN} --fault no-acl",
+    near_miss=f"read {LAN} --fault login-redirected --seconds 3",
     severity="error",
     rank="failure",
     advice=login_advice.ALL,

@@ -74,6 +74,9 @@ MIRROR_WAITS_FOR_FARTHEST: Final = Problem(
     evidence="Command and status, on every side, of the three writes that waited longest. The share is the time in "
     "which only the slowest side had writes in flight.",
     example="Sessions 0 and 1 are a mirror whose writes wait for session 1.",
+    # one side 20 ms away, or as near as the other
+    shown_by="write --set mirror=yes --target-delay 1ms --target-delay 20ms --rate 320Mbit --bytes 4M --block-size 64K",
+    near_miss="write --set mirror=yes --target-delay 1ms --target-delay 1ms --rate 320Mbit --bytes 4M --block-size 64K",
     # the near side is idle while it waits for the far one
     explains=Explains("initiator_think", 1),
     accounts_for=(INITIATOR_THINK_TIME,),

@@ -13,6 +13,7 @@ from iscsitrace.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.findings.failures import NOP_TIMEOUT
 from iscsitrace.findings.finding import Advice, Observation, Problem
 from iscsitrace.findings.history import History
+from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.session_loss import Loss, losses
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.session import Session
@@ -256,6 +257,9 @@ IO_OUTAGE: Final = Problem(
     example="Session 0 had no I/O for 3.2 s, from 1.02 s to 4.26 s: 1 READ command waited. TCP retransmitted 5 "
     "packets to the target without an ACK: the path or the target was down. I/O resumed on the same "
     "connection.",
+    # the path fails for 3 s, or for as long as TCP takes for a loss
+    shown_by=f"read {LAN} --fault black-out,for=3s",
+    near_miss=f"read {LAN} --fault black-out,for=200ms",
     severity="error",
     rank="failure",
     advice=(_PATH, _TARGET, *_TOLERANT),

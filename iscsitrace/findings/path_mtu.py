@@ -10,6 +10,7 @@ from iscsitrace.findings.failures import NOP_TIMEOUT
 from iscsitrace.findings.finding import Advice, Observation, Problem
 from iscsitrace.findings.history import Blocked, History
 from iscsitrace.findings.outages import IO_OUTAGE
+from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.transport import LOSS
 from iscsitrace.measure.facts import Array, Facts
 from iscsitrace.measure.intervals import Span
@@ -133,6 +134,9 @@ PATH_MTU: Final = Problem(
     "the path MTU is too small, or a hop drops long packets. The bytes are missing before the tap on 2 "
     "connections, and the receiver never acknowledged them. The largest segment that arrived there had 1448 "
     "bytes. Both sides announced an MSS of 1460. No ICMP message reports it.",
+    # long packets only, or all
+    shown_by=f"read {LAN} --fault mtu-hole,for=20s",
+    near_miss=f"read {LAN} --fault black-out,for=3s",
     severity="error",
     rank="failure",
     accounts_for=(IO_OUTAGE, CONNECTION_LOST, NOP_TIMEOUT, LOSS),

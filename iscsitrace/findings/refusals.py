@@ -10,6 +10,7 @@ import numpy as np
 from iscsitrace.findings import statuses
 from iscsitrace.findings.finding import LEAST_SHARE, Advice, Observation, Problem
 from iscsitrace.findings.history import History
+from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.statuses import RETRY_NS, Statuses, StatusGroup, outcome
 from iscsitrace.measure.data_commands import is_operation
 from iscsitrace.tables.nulls import known
@@ -189,6 +190,8 @@ TARGET_BUSY: Final = Problem(
     "the same LUN succeeded, or until a retry did.",
     example="Session 0: 646 of 1316 READ commands to LUN 0, from 1.02 s to 3.01 s, ended in BUSY. The queue depth "
     "was 1. No retry succeeded in the capture.",
+    shown_by=f"read {LAN} --fault busy,for=2s",
+    near_miss=f"read {LAN} --fault busy,nth=20,operation=read --seconds 5",
     rank="failure",
     advice=_advice(classes.BUSY, classes.TASK_SET_FULL),
     where=statuses.has_status,
@@ -254,6 +257,8 @@ ATS_MISCOMPARE: Final = Problem(
     evidence="Command and status of the first ones. The cost is unknown, unless each was followed by a success.",
     example="Session 0: 1 of 5 READ commands to LUN 0, at 0.05 s, at LBA 128 to 159, ended in MISCOMPARE. It was not "
     "followed by a success within 5.0 s.",
+    shown_by=f"read {LAN} --fault check-condition,operation=read,nth=5,sense=e/1d/00 --seconds 3",
+    near_miss=f"read {LAN} --fault check-condition,operation=read,nth=5,sense=6/29/00 --seconds 3",
     rank="failure",
     advice=_advice(classes.MISCOMPARE),
     where=statuses.has_status,

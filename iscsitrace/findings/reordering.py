@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import Advice, Explains, Observation, Problem
+from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.session import Session, frames_in
@@ -120,6 +121,9 @@ REORDERING: Final = Problem(
     "window whose last reduction was needless.",
     example="The path reorders packets: 575 of 11,603 to the initiator arrived out of order, at most 3.0 ms late. "
     "TCP retransmitted 4 packets for nothing, and took that for a loss once.",
+    # one packet in twenty 3 ms late, or lost
+    shown_by=f"read --block-size 256K --bytes 16M --queue-depth 4 --set reorder=5%,3ms {WAN}",
+    near_miss=f"read --block-size 256K --bytes 16M --queue-depth 4 --set to-initiator-loss=1% {WAN}",
     explains=Explains("congestion_window", specificity=1),
     accounts_for=(CONGESTION_WINDOW_SMALL,),
     advice=(

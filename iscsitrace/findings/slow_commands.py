@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from iscsitrace.findings.case import Case, is_worth
 from iscsitrace.findings.finding import Advice, Explains, Observation, Problem
 from iscsitrace.findings.hosts import HEALTHY_NS, SLOW_TARGET, has_commands
+from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.statuses import spoken
 from iscsitrace.findings.thresholds import CONTRAST, MILLISECOND_NS, WARNING, WORTH, WORTH_A_CHANGE
 from iscsitrace.measure import intervals
@@ -181,6 +182,8 @@ SLOW_OPERATION: Final = Problem(
     "served nothing; a SYNCHRONIZE CACHE counts as long as it takes.",
     example="UNMAP takes 902.1 ms (median of 3), at most 908.6 ms; reads and writes take 8.9 ms (median). It held up "
     "no reads or writes.",
+    shown_by=f"read {LAN} --think-time 20ms --fault slow-unmap,by=900ms,count=3",
+    near_miss=f"read {LAN} --think-time 20ms --fault slow-unmap,by=20ms,count=3",
     explains=Explains("target_service", 2),
     advice=(
         Advice(

@@ -13,6 +13,7 @@ from iscsitrace.findings import ack_loss
 from iscsitrace.findings.case import Case, is_worth
 from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections
 from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
+from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import all_waits, line
@@ -132,6 +133,9 @@ RECEIVE_WINDOW_SMALL: Final = Problem(
     condition=f"`receive_window` takes {WORTH}, and the window never shrank below a segment (or its scale is unknown).",
     evidence="The first packets after the three longest waits. The share is the time waited.",
     example="The initiator's receive window held the target for 2.1 s; it is at most 128 KiB.",
+    # the bandwidth-delay product is 320 KB
+    shown_by=f"read --block-size 1M --bytes 32M --queue-depth 4 --set receive-buffer=128K {WAN}",
+    near_miss=f"read --block-size 1M --bytes 32M --queue-depth 4 --set receive-buffer=2M {WAN}",
     explains=Explains("receive_window", least=WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -166,6 +170,10 @@ RECEIVER_STALLED: Final = Problem(
     condition=f"`receive_window` takes {WORTH}, and the advertised window shrank below a full segment.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
     example="The initiator's receive window shrank to 56 bytes: it reads its socket late.",
+    # an initiator that reads its socket 40 ms late, or at once; without SACK no probe looks like a loss meanwhile
+    shown_by=f"read --block-size 1M --bytes 16M --queue-depth 4 --set receive-buffer=256K --set sack=no {WAN} "
+    "--set initiator-host-delay=40ms",
+    near_miss=f"read --block-size 1M --bytes 16M --queue-depth 4 --set receive-buffer=256K --set sack=no {WAN}",
     explains=Explains("receive_window", least=WORTH_A_CHANGE),
     advice=(
         Advice("Check the receiver: CPU (softirq, iscsi_q or kworker threads at 100 %), memory, a slow disk."),
@@ -219,6 +227,10 @@ RESTART_AFTER_IDLE: Final = Problem(
     evidence="The first packets after the three longest waits for the window. The share is all waiting for the "
     "congestion window; restarts are the part that a setting avoids.",
     example="The target's TCP went back to slow start 15 times after idle periods.",
+    # three seconds of thought between two blocks of 1 MiB; the window is halved again and again meanwhile, or kept
+    shown_by="read --block-size 1M --bytes 16M --think-time 3s --one-way-delay 100ms --rate 320Mbit",
+    near_miss="read --block-size 1M --bytes 16M --think-time 3s --set slow-start-after-idle=no --one-way-delay "
+    "100ms --rate 320Mbit",
     explains=Explains("congestion_window", least=WORTH_A_CHANGE),
     advice=(
         Advice("On the sender (for reads: the target) set net.ipv4.tcp_slow_start_after_idle = 0.", _no_slow_start),
@@ -283,6 +295,9 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     condition=f"`congestion_window` takes {WORTH}, with fewer than {RESTARTS} restarts after idle periods.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
     example="The sender is the target, with 205 losses, after which it reduced its window as Reno does.",
+    # Reno that loses one packet in a hundred, or none; slow start takes 30 ms of either
+    shown_by=f"read --block-size 256K --bytes 32M --queue-depth 8 --loss 1% --congestion-control reno {WAN}",
+    near_miss=f"read --block-size 256K --bytes 32M --queue-depth 8 --congestion-control reno {WAN}",
     explains=Explains("congestion_window", least=WORTH_A_CHANGE),
     advice=(
         Advice("Fix the losses first (finding loss): they keep the window small.", _no_losses, only_if=loses_packets),
@@ -320,6 +335,9 @@ SEND_BUFFER_SMALL: Final = Problem(
     evidence="The first packets after the three longest waits. The share is the time waited.",
     example="The target was send-buffer-limited: its bytes in flight stopped at the same level, at most 128 KiB, "
     "without losses, below the receive window; the bandwidth-delay product is 299 KiB (38.3 MB/s x 8.0 ms).",
+    # what fits into 128 KiB, or 6 MiB
+    shown_by=f"read --block-size 1M --bytes 32M --queue-depth 4 --set send-buffer=128K {WAN}",
+    near_miss=f"read --block-size 1M --bytes 32M --queue-depth 4 {WAN}",
     explains=Explains("send_buffer", least=WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -371,6 +389,9 @@ LOSS: Final = Problem(
     evidence="First and last frame of the longest recoveries. The share is the time that the losses cost.",
     example="46 losses to the initiator (48 retransmissions, 0.83 % of the packets) cost 725.6 ms; the longest "
     "recovery took 25.0 ms, with 0 retransmission timeouts.",
+    # lost, or only late
+    shown_by=f"read --block-size 128K --bytes 8M --queue-depth 4 --set to-initiator-loss=1% {WAN}",
+    near_miss=f"read --block-size 128K --bytes 8M --queue-depth 4 --set reorder=1%,0.2ms {WAN}",
     explains=Explains("loss_recovery", least=LOSS_SHARE),
     advice=(
         Advice(

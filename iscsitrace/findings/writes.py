@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depth
 from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
+from iscsitrace.findings.recipes import R2T_ONLY, WAN, WRITES
 from iscsitrace.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import OF_R2TS, Change
 from iscsitrace.fit.situation import Situation
@@ -144,6 +145,9 @@ R2T_ROUNDS: Final = Problem(
     evidence="The R2Ts and bursts of the write with the most R2Ts. The share is the time waited.",
     example="A 256 KiB write needs 4 R2Ts, one after another, for bursts of 64 KiB (MaxBurstLength=65536, "
     "MaxOutstandingR2T=1).",
+    # four R2Ts one after another, or at once
+    shown_by=f"{WRITES} --key MaxBurstLength=65536",
+    near_miss=f"{WRITES} --key MaxBurstLength=65536 --key MaxOutstandingR2T=4 --set target-key=MaxOutstandingR2T=4",
     explains=Explains("propagation", 3, WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -213,6 +217,9 @@ R2T_LATE: Final = Problem(
     f"{MIN_TASKS} R2Ts are more than {LATE_R2T_NS / MILLISECOND_NS:g} ms late.",
     evidence="Command and R2T of the three latest R2Ts. The share is the time waited.",
     example="16 of 16 R2Ts were late: median 20.0 ms beyond the RTT, at most 20.0 ms.",
+    # 20 ms late, or 0.5 ms
+    shown_by=f"{WRITES} --fault late-r2t,every=1,by=20ms",
+    near_miss=f"{WRITES} --fault late-r2t,every=1,by=0.5ms",
     explains=Explains("target_service", 1, WORTH_A_CHANGE),
     advice=(
         Advice(
@@ -307,6 +314,9 @@ UNSOLICITED_DATA_UNUSED: Final = Problem(
     evidence="Command, R2T and first data of the three longest waits. The share is the time waited.",
     example="64 of 64 writes sent no data before the first R2T (InitialR2T=Yes, ImmediateData=No, "
     "FirstBurstLength=65536).",
+    # the first 64 KiB after an R2T, or with the command
+    shown_by=f"write --block-size 64K --bytes 4M {R2T_ONLY} {WAN}",
+    near_miss=f"write --block-size 64K --bytes 4M --key ImmediateData=Yes --key InitialR2T=No {WAN}",
     explains=Explains("propagation", 2, WORTH_A_CHANGE),
     advice=(
         Advice(

@@ -17,130 +17,18 @@ from click.testing import CliRunner, Result
 import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.diagnosis.examination import Diagnosis, examine
+from iscsitrace.diagnosis.registry import PROBLEMS
 from iscsitrace.findings import NEEDED
+from iscsitrace.findings.recipes import WAN
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session
-from tests.support.examples import assert_is_example
+from tests.support.examples import all_findings, assert_is_example
 from tests.support.transport import ETHERNET
 
-WAN = "--one-way-delay 4ms --rate 320Mbit --set target-host-delay=20us --set initiator-host-delay=20us"
-R2T_ONLY = "--key InitialR2T=Yes --key ImmediateData=No --key FirstBurstLength=65536"
-WRITES = f"write --block-size 256K --bytes 4M {R2T_ONLY} {WAN}"
-
-# finding -> options of a run that has it, and of a near miss
-CASES: dict[str, tuple[str, str]] = {
-    # the same reads, one at a time or sixteen: 128 KiB take 3.3 ms on the line, the RTT is 8 ms
-    "queue_depth_low": (
-        f"read --block-size 128K --bytes 16M {WAN}",
-        f"read --block-size 128K --bytes 16M --queue-depth 16 {WAN}",
-    ),
-    # in order, or anywhere
-    "block_size_small": (
-        f"read --block-size 32K --bytes 4M {WAN}",
-        f"read --block-size 32K --bytes 4M --random {WAN}",
-    ),
-    # held by Nagle until the ACK, or sent at once
-    "held_for_ack": (
-        f"read --block-size 128K --bytes 8M --set status=apart-held {WAN}",
-        f"read --block-size 128K --bytes 8M --set status=apart {WAN}",
-    ),
-    # four R2Ts one after another, or at once
-    "r2t_rounds": (
-        f"{WRITES} --key MaxBurstLength=65536",
-        f"{WRITES} --key MaxBurstLength=65536 --key MaxOutstandingR2T=4 --set target-key=MaxOutstandingR2T=4",
-    ),
-    # 20 ms late, or 0.5 ms
-    "r2t_late": (
-        f"{WRITES} --fault late-r2t,every=1,by=20ms",
-        f"{WRITES} --fault late-r2t,every=1,by=0.5ms",
-    ),
-    # the first 64 KiB after an R2T, or with the command
-    "unsolicited_data_unused": (
-        f"write --block-size 64K --bytes 4M {R2T_ONLY} {WAN}",
-        f"write --block-size 64K --bytes 4M --key ImmediateData=Yes --key InitialR2T=No {WAN}",
-    ),
-    # the bandwidth-delay product is 320 KB
-    "receive_window_small": (
-        f"read --block-size 1M --bytes 32M --queue-depth 4 --set receive-buffer=128K {WAN}",
-        f"read --block-size 1M --bytes 32M --queue-depth 4 --set receive-buffer=2M {WAN}",
-    ),
-    # an initiator that reads its socket 40 ms late, or at once; without SACK no probe looks like a loss meanwhile
-    "receiver_stalled": (
-        f"read --block-size 1M --bytes 16M --queue-depth 4 --set receive-buffer=256K --set sack=no {WAN} "
-        "--set initiator-host-delay=40ms",
-        f"read --block-size 1M --bytes 16M --queue-depth 4 --set receive-buffer=256K --set sack=no {WAN}",
-    ),
-    # three seconds of thought between two blocks of 1 MiB; the window is halved again and again meanwhile, or kept
-    "restart_after_idle": (
-        "read --block-size 1M --bytes 16M --think-time 3s --one-way-delay 100ms --rate 320Mbit",
-        "read --block-size 1M --bytes 16M --think-time 3s --set slow-start-after-idle=no --one-way-delay 100ms "
-        "--rate 320Mbit",
-    ),
-    # Reno that loses one packet in a hundred, or none; slow start takes 30 ms of either
-    "congestion_window_small": (
-        f"read --block-size 256K --bytes 32M --queue-depth 8 --loss 1% --congestion-control reno {WAN}",
-        f"read --block-size 256K --bytes 32M --queue-depth 8 --congestion-control reno {WAN}",
-    ),
-    # what fits into 128 KiB, or 6 MiB
-    "send_buffer_small": (
-        f"read --block-size 1M --bytes 32M --queue-depth 4 --set send-buffer=128K {WAN}",
-        f"read --block-size 1M --bytes 32M --queue-depth 4 {WAN}",
-    ),
-    # lost, or only late
-    "loss": (
-        f"read --block-size 128K --bytes 8M --queue-depth 4 --set to-initiator-loss=1% {WAN}",
-        f"read --block-size 128K --bytes 8M --queue-depth 4 --set reorder=1%,0.2ms {WAN}",
-    ),
-    # one packet in twenty 3 ms late, or lost
-    "reordering": (
-        f"read --block-size 256K --bytes 16M --queue-depth 4 --set reorder=5%,3ms {WAN}",
-        f"read --block-size 256K --bytes 16M --queue-depth 4 --set to-initiator-loss=1% {WAN}",
-    ),
-    # ACKs to the target dropped for 700 ms, or data to the initiator
-    "ack_loss": (
-        f"read --block-size 2M --queue-depth 2 --seconds 3 --fault ack-loss,for=700ms {WAN}",
-        f"read --block-size 2M --queue-depth 2 --seconds 3 --fault black-out,for=300ms,direction=to-initiator {WAN}",
-    ),
-    # a whole flight lost, so that an RTO sends one segment, whose ACK is held back for 40 ms or not at all
-    "delayed_ack_in_recovery": (
-        f"read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator {WAN}",
-        f"read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator "
-        f"--set delayed-ack=no {WAN}",
-    ),
-    # eight reads of 256 KiB take 52 ms on the line, one of 128 KiB takes 3.3 ms; the RTT is 8 ms
-    "line_saturated": (
-        f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",
-        f"read --block-size 128K --bytes 16M {WAN}",
-    ),
-    # two sessions with one target, or one
-    "line_shared": (
-        f"read --block-size 256K --bytes 32M --queue-depth 8 --sessions 2 {WAN}",
-        f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",
-    ),
-    "slow_target": (
-        f"read --block-size 64K --bytes 4M --service-delay 5ms {WAN}",
-        f"read --block-size 64K --bytes 4M --service-delay 0.2ms {WAN}",
-    ),
-    "initiator_think_time": (
-        f"read --block-size 64K --bytes 4M --think-time 5ms {WAN}",
-        f"read --block-size 64K --bytes 4M --think-time 0.2ms {WAN}",
-    ),
-    # R2Ts that the initiator reads 5 ms after they came
-    "slow_initiator": (
-        f"{WRITES} --set initiator-host-delay=5ms",
-        f"{WRITES} --set initiator-host-delay=0.1ms",
-    ),
-    "command_window_closed": (
-        f"read --block-size 4K --bytes 4M --queue-depth 32 --set command-window=8 {WAN}",
-        f"read --block-size 4K --bytes 4M --queue-depth 32 --set command-window=33 {WAN}",
-    ),
-    "digest_errors": (
-        f"read --block-size 64K --bytes 4M --set data-digest=crc32c --fault bad-data-digest,operation=read,nth=5 {WAN}",
-        f"read --block-size 64K --bytes 4M --set data-digest=crc32c {WAN}",
-    ),
-}
-
-
+NEAR_AS_A_NOTE = {"login_failed", "target_busy"}
+"""Whose near misses have it as a note."""
+NOT_SHOWN_AT = {("send_buffer_small", "initiator"), ("mirror_waits_for_farthest", "target")}
+"""Far from the sender a level is not exact, and one target sees no mirror."""
 SHOWN_AT = {"send_buffer_small": "target"}
 """The tap at which a finding is as in its example, where it is not that of the initiator."""
 
@@ -159,18 +47,20 @@ def found(diagnosis: Diagnosis) -> set[str]:
 
 
 @pytest.mark.parametrize("tap", ["initiator", "target"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [each.name for each in PROBLEMS.values() if each.shown_by])
 def test_a_problem_is_found_and_a_near_miss_is_not(tmp_path: Path, name: str, tap: str) -> None:
-    sick, well = CASES[name]
-    assert simulate(tmp_path / "sick", sick).exit_code == (1 if name == "digest_errors" else 0)
-    assert simulate(tmp_path / "well", well).exit_code == 0
-    if (name, tap) != ("send_buffer_small", "initiator"):
-        # far from the sender a level is not exact
+    problem = PROBLEMS[name]
+    for folder, line in (("sick", problem.shown_by), ("well", problem.near_miss)):
+        # its exit code is that of the workload, which may have failed
+        simulate(tmp_path / folder, line)
+        assert (tmp_path / folder / f"{tap}.pcapng").exists()
+    if (name, tap) not in NOT_SHOWN_AT:
         diagnosis = diagnose(tmp_path / "sick" / f"{tap}.pcapng")
-        assert name in found(diagnosis)
+        assert name in {each.name for each in all_findings(diagnosis)}
         if tap == SHOWN_AT.get(name, "initiator"):
             assert_is_example(diagnosis, name)
-    assert name not in found(diagnose(tmp_path / "well" / f"{tap}.pcapng"))
+    near = [each for each in all_findings(diagnose(tmp_path / "well" / f"{tap}.pcapng")) if each.name == name]
+    assert not [each for each in near if each.severity != "info" or name not in NEAR_AS_A_NOTE]
 
 
 @pytest.mark.parametrize("changed", [(0x05,), (0x25,), (0x05, 0x25)])
@@ -244,7 +134,7 @@ def test_recordings_have_the_findings_of_their_recipes(name: str) -> None:
 
 
 def test_the_command_on_a_simulated_run(tmp_path: Path) -> None:
-    assert simulate(tmp_path, CASES["queue_depth_low"][0]).exit_code == 0
+    assert simulate(tmp_path, PROBLEMS["queue_depth_low"].shown_by).exit_code == 0
     arguments = ["diagnose", "--json", "--fail-on", "queue_depth_low", str(tmp_path / "initiator.pcapng")]
     result = CliRunner().invoke(main, arguments, catch_exceptions=False)
     assert result.exit_code == 1
@@ -256,7 +146,7 @@ def test_the_command_on_a_simulated_run(tmp_path: Path) -> None:
 
 
 def test_frames_of_a_finding_are_those_of_the_waiting_command(tmp_path: Path) -> None:
-    assert simulate(tmp_path, CASES["slow_target"][0]).exit_code == 0
+    assert simulate(tmp_path, PROBLEMS["slow_target"].shown_by).exit_code == 0
     trace = iscsitrace.read(tmp_path / "initiator.pcapng", tables=NEEDED)
     (finding,) = [each for each in examine(trace.table).sessions[0].findings if each.name == "slow_target"]
     commands = {row["command_frame"]: row for row in trace.cycles.rows()}

@@ -15,7 +15,8 @@ import iscsitrace
 from iscsitrace.diagnosis.examination import Diagnosis, examine
 from iscsitrace.diagnosis.registry import PROBLEMS
 from iscsitrace.findings import NEEDED
-from tests.findings.test_diagnosis_captures import CASES, WAN, simulate
+from iscsitrace.findings.recipes import WAN
+from tests.findings.test_diagnosis_captures import simulate
 from tests.support.capture_file import read_records, thin, write_pcapng
 from tests.support.conversation import Actors, Conversation, Session
 from tests.support.examples import all_findings, assert_is_example
@@ -28,7 +29,6 @@ Source = str | Path | Callable[[Path], Path]
 """Options of ``simulate``, a recording, or a function that writes a capture into a folder."""
 
 NAA = "naa.6001405c86130259b4c4d2a9b1b0008a"
-LAN = "--one-way-delay 1ms --rate 20Mbit --block-size 16K"
 
 
 def recorded(name: str) -> Path:
@@ -122,12 +122,6 @@ def discovering(*, goes_on: bool) -> Source:
 
 
 OTHERS: dict[str, tuple[Source, Source]] = {
-    # the path fails for 3 s, or for as long as TCP takes for a loss
-    "io_outage": (f"read {LAN} --fault black-out,for=3s", f"read {LAN} --fault black-out,for=200ms"),
-    "connection_lost": (f"read {LAN} --fault rst,on=target", f"read {LAN} --seconds 3"),
-    # long packets only, or all
-    "path_mtu": (f"read {LAN} --fault mtu-hole,for=20s", f"read {LAN} --fault black-out,for=3s"),
-    "login_failed": (f"read {LAN} --fault no-acl", f"read {LAN} --fault login-redirected --seconds 3"),
     # another portal than that of the session, or the one that comes back after the session was lost
     "portal_unreachable": (recorded("unreachable-portal-lio"), recorded("target-restart-lio")),
     "duplicate_initiator": (recorded("duplicate-initiator-lio"), recorded("target-restart-lio")),
@@ -136,30 +130,11 @@ OTHERS: dict[str, tuple[Source, Source]] = {
         talk(lambda actors: actors.login().tasks(scan()).logout()),
         talk(lambda actors: actors.login().tasks(scan()).read(count=2).logout()),
     ),
-    # a read, or what a target need not support
-    "command_errors": (
-        f"read {LAN} --fault storage-errors,for=2s",
-        f"read {LAN} --fault check-condition,operation=other,nth=3,sense=5/20/00 --seconds 3",
-    ),
     "reservation_conflict": (recorded("reservation-held-lio"), recorded("storage-errors-lio")),
-    "target_busy": (f"read {LAN} --fault busy,for=2s", f"read {LAN} --fault busy,nth=20,operation=read --seconds 5"),
-    "ats_miscompare": (
-        f"read {LAN} --fault check-condition,operation=read,nth=5,sense=e/1d/00 --seconds 3",
-        f"read {LAN} --fault check-condition,operation=read,nth=5,sense=6/29/00 --seconds 3",
-    ),
     "task_timeout": (recorded("stuck-command-lio"), recorded("lun-reset-lio")),
     "task_aborts": (recorded("lun-reset-lio"), recorded("target-paused-tgt")),
-    "slow_operation": (
-        f"read {LAN} --think-time 20ms --fault slow-unmap,by=900ms,count=3",
-        f"read {LAN} --think-time 20ms --fault slow-unmap,by=20ms,count=3",
-    ),
     "slow_lun": (of_luns(20), of_luns(4)),
     "unaligned_io": (sectors_of_4096(1), sectors_of_4096(8)),
-    # one side 20 ms away, or as near as the other
-    "mirror_waits_for_farthest": (
-        "write --set mirror=yes --target-delay 1ms --target-delay 20ms --rate 320Mbit --bytes 4M --block-size 64K",
-        "write --set mirror=yes --target-delay 1ms --target-delay 1ms --rate 320Mbit --bytes 4M --block-size 64K",
-    ),
     "nop_timeout": (pinging(2_510_000_000), pinging(2_490_000_000)),
     "uneven_connections": (sharing((256, 32)), sharing((128, 128))),
     "path_imbalance": (two_paths(1), two_paths(0)),
@@ -193,9 +168,10 @@ def test_two_paths_are_one_volume(tmp_path: Path) -> None:
 
 
 def test_every_problem_has_a_capture_a_near_miss_and_an_example() -> None:
-    assert not set(CASES) & set(OTHERS)
-    assert set(CASES) | set(OTHERS) == set(PROBLEMS)
-    assert all(shown != missed for shown, missed in (*CASES.values(), *OTHERS.values()))
+    by_options = {each.name for each in PROBLEMS.values() if each.shown_by and each.near_miss != each.shown_by}
+    assert not by_options & set(OTHERS)
+    assert by_options | set(OTHERS) == set(PROBLEMS)
+    assert all(shown != missed for shown, missed in OTHERS.values())
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
