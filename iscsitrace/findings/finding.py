@@ -179,8 +179,8 @@ class Problem:
     """Options that make one which is near and does not have it, or only as a note."""
     advice: tuple[Advice, ...]
     tell: Callable[[Any], Observation | None]
-    """Puts it in words, with frames: called with a ``Case``, of a story with a ``History``. Where the facts do
-    not decide, it also looks whether the problem is there, and what it costs."""
+    """Puts it in words, with frames: called with a ``Case``, of a story with a ``History``. Where the facts decide,
+    only text, frames and cause count; elsewhere it also looks whether the problem is there, and what it costs."""
     where: Callable[[Facts], Found | NDArray[Any]] = anywhere
     """Its condition over the facts of all sessions, connections or stories: which have it, and what it costs them; or,
     where one has to be looked at to know, which may have it, as a boolean for each."""
