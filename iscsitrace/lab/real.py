@@ -16,8 +16,6 @@ Everything is removed at the end of a run, for any reason. Links and protocols a
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -26,52 +24,19 @@ from pathlib import Path
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, TrafficImpossible
-from iscsitrace.lab import actors, namespaces, ownership, peers, real_truth, run_files, signals, truth_file
+from iscsitrace.lab import actors, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import Watch
 from iscsitrace.lab.faults import settings as fault_settings
 from iscsitrace.lab.faults import truth as fault_truth
 from iscsitrace.lab.faults.addresses import NAMESPACES
 from iscsitrace.lab.faults.fault import Fault
 from iscsitrace.lab.faults.hosts import HostFaults
+from iscsitrace.lab.guard import guarding
 from iscsitrace.lab.interfaces import Pair, Plan
 from iscsitrace.lab.link_process import RunningLink, linked
 from iscsitrace.lab.namespaces import EndSettings, Namespace, network, require_root
 from iscsitrace.lab.recording import capturing_all, sampling
 from iscsitrace.lab.run_files import INITIATOR
-
-_IN_ORDER = b"."
-_LIMIT_S = 5
-_LOOK_S = 0.05
-
-
-@contextmanager
-def guarding() -> Iterator[None]:
-    """A guard of this process while the block runs."""
-    command = [sys.executable, "-m", "iscsitrace.lab.guard", ownership.prefix()]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
-    try:
-        yield
-    finally:
-        with signals.deferred():
-            process.communicate(_IN_ORDER)
-
-
-def main() -> None:
-    """The guard."""
-    if sys.stdin.buffer.read():
-        return
-    end = time.monotonic() + _LIMIT_S
-    while not ownership.is_left_over(sys.argv[1]):
-        if time.monotonic() > end:
-            return
-        time.sleep(_LOOK_S)
-    namespaces.remove_leftovers()
-    peers.remove_leftovers()
-
-
-if __name__ == "__main__":
-    main()
-
 
 SIDES = (INITIATOR, "target")
 

@@ -18,10 +18,10 @@ from typing import Any, Literal
 import pytest
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab import namespaces, ownership, real, signals
+from iscsitrace.lab import guard, namespaces, ownership, signals
+from iscsitrace.lab.guard import guarding
 from iscsitrace.lab.namespaces import EndSettings, Namespace, Network, network
 from iscsitrace.lab.places import HERE, Place
-from iscsitrace.lab.real import guarding
 from tests.support.lab import needs_root, plugged_in
 from tests.support.programs import running
 
@@ -331,7 +331,7 @@ def test_leftovers_of_a_killed_run_are_removed_at_the_next_start() -> None:
 
 @needs_root
 def test_a_guard_removes_what_a_killed_run_leaves() -> None:
-    guarded = RUN.replace("with network", "from iscsitrace.lab.real import guarding\nwith guarding(), network")
+    guarded = RUN.replace("with network", "from iscsitrace.lab.guard import guarding\nwith guarding(), network")
     with another_run(guarded) as (process, sleeper):
         process.kill()
         process.wait(5)
@@ -349,7 +349,7 @@ def test_a_guard_ends_with_its_block() -> None:
     with guarding(), network(ENDS):
         assert len(of_process(os.getpid())) == 2
     # it does not wait for this process to end
-    assert time.monotonic() - begun < real._LIMIT_S
+    assert time.monotonic() - begun < guard._LIMIT_S
 
 
 def test_a_reused_process_id_is_another_process() -> None:
