@@ -210,7 +210,8 @@ def test_a_look_at_a_hundred_busy_sockets_costs_less_than_a_third_of_what_ss_doe
         runs = [(cpu_s("50ms"), cpu_s("10ms")) for _ in range(3)]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         for _ in range(100):
-            subprocess.run(["ss", "-tinOH", f"sport = :{port}"], check=True, stdout=subprocess.DEVNULL)
+            words = ["ss", "-tinOH", f"sport = :{port}"]
+            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         ss_s = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) / 100
     # each socket changed in each round of traffic
