@@ -64,7 +64,7 @@ test: build/build.stamp
 endif
 
 # the checks that a change breaks most often, in less than a minute
-quick: build/build.stamp quick-rust ## lint and the quick tests, in less than a minute when all is compiled
+quick: build/build.stamp quick-rust ## lint and the quick tests, in a few minutes when all is compiled
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
