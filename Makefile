@@ -63,7 +63,7 @@ test: build/build.stamp
 	$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(T)
 endif
 
-# the checks that a change breaks most often, in less than a minute
+# the checks that a change breaks most often
 quick: build/build.stamp quick-rust ## lint and the quick tests, in a few minutes when all is compiled
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
