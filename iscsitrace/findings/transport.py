@@ -17,12 +17,12 @@ from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import all_waits, line
+from iscsitrace.measure.by_subject import first_of_each
 from iscsitrace.measure.facts import Array, Facts
 from iscsitrace.measure.losses import losses
 from iscsitrace.measure.session import Session, frames_in
 from iscsitrace.model.setting import Setting
 from iscsitrace.tables.nulls import known, numbers_of
-from iscsitrace.tables.numbers import first_rows
 from iscsitrace.wording import amounts as wording
 
 
@@ -53,12 +53,8 @@ def _held(facts: Facts, part: str, weight: str) -> Array:
     is_write = cycles.raw("is_write")[waits.row]
     to_target = 2 * waits.where(is_write).sums_ns(facts) > waits.sums_ns(facts)
     places = facts.places("senders")
-    own = np.flatnonzero((places >= 0) & (senders.raw("to_target") == to_target[places]))
-    order = own[np.lexsort((-np.maximum(numbers_of(senders, weight), 0)[own], places[own]))]
-    firsts = order[first_rows(places[order])]
-    found = np.full(len(facts), -1, dtype=np.intp)
-    found[places[firsts]] = firsts
-    return found
+    is_own = (places >= 0) & (senders.raw("to_target") == to_target[places])
+    return first_of_each(np.where(is_own, places, -1), len(facts), -np.maximum(numbers_of(senders, weight), 0))
 
 
 def _row(subject: Session, held: Callable[[Facts], Array]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.tables.numbers import order_of
+from iscsitrace.tables.numbers import first_rows, order_of
 
 Array = NDArray[Any]
 
@@ -48,6 +48,19 @@ def search(place: Array, values: Array, of: Array, wanted: Array, side: Literal[
     for each in np.unique(of).tolist():
         first, last = np.searchsorted(place, each), np.searchsorted(place, each, side="right")
         found[of == each] = first + np.searchsorted(values[first:last], wanted[of == each], side=side)
+    return found
+
+
+def first_of_each(place: Array, count: int, *keys: Array) -> Array:
+    """The row of each of that many subjects that comes first by these keys, ascending; -1 where it has none.
+
+    ``place`` is the subject of each row, -1 for none. Of equal rows the first one counts.
+    """
+    own = np.flatnonzero(place >= 0)
+    order = own[np.lexsort((*(key[own] for key in reversed(keys)), place[own]))]
+    firsts = order[first_rows(place[order])]
+    found = np.full(count, -1, dtype=np.intp)
+    found[place[firsts]] = firsts
     return found
 
 

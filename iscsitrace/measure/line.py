@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from iscsitrace.measure.by_subject import first_of_each
 from iscsitrace.measure.data_commands import is_transfer
 from iscsitrace.measure.intervals import Span
 from iscsitrace.tables.nulls import known, numbers_of
@@ -108,11 +109,9 @@ def rows_of_each(connections: Table, senders: Table, place: Array, count: int) -
     most = np.zeros(count, dtype=np.int64)
     np.maximum.at(most, place, sizes)
     is_shown = (numbers_of(senders, "line_bytes_per_s")[own] > 0) & (_PART_LEAST * sizes >= most[place])
-    order = np.lexsort((-sizes[is_shown], place[is_shown]))
-    first = order[first_rows(place[is_shown][order])]
-    found = np.full(count, -1, dtype=np.intp)
-    found[place[is_shown][first]] = own[is_shown][first]
-    return found
+    found = first_of_each(np.where(is_shown, place, -1), count, -sizes)
+    # -1 is the last
+    return np.append(own, -1)[found]
 
 
 def times_by_line(source: Source) -> dict[int, dict[int, Span]]:

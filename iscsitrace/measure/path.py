@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.measure.by_subject import first_of_each
 from iscsitrace.tables.nulls import numbers_of
-from iscsitrace.tables.numbers import first_rows
 from iscsitrace.tables.table import Table
 
 SIDES: Final = ("target", "initiator")
@@ -77,13 +77,10 @@ def of_each(connections: Table, senders: Table, place: NDArray[Any], count: int)
     """The paths of that many subjects; ``place`` is the subject of each row of ``connections``, -1 for none."""
     rtts = least_rtts(connections, senders)
     moved = np.sum([connections.raw(name).astype(np.int64) for name in BYTES], axis=0)
-    order = np.lexsort((-moved, -(rtts >= 0).sum(axis=0), place))
-    order = order[place[order] >= 0]
-    busiest = order[first_rows(place[order])]
-    found = Paths(np.full(count, -1, dtype=np.int64), np.full((len(SIDES), count), -1, dtype=np.int64))
-    found.connection[place[busiest]] = connections.raw("connection")[busiest]
-    found.rtts_ns[:, place[busiest]] = rtts[:, busiest]
-    return found
+    busiest = first_of_each(place, count, -(rtts >= 0).sum(axis=0), -moved)
+    # -1 is the last
+    numbers = np.append(connections.raw("connection").astype(np.int64), -1)
+    return Paths(numbers[busiest], np.pad(rtts, ((0, 0), (0, 1)), constant_values=-1)[:, busiest])
 
 
 def of_one(connections: Table, senders: Table, numbers: Iterable[int]) -> Paths:
