@@ -125,7 +125,7 @@ def _small_blocks(facts: Facts) -> Found:
 
 
 def _is_small(facts: Facts) -> Array:
-    """Where commands that are small wait."""
+    """Where small commands wait."""
     found, asked = np.zeros(len(facts), dtype=bool), facts.once(workloads)
     found[asked.numbers] = asked.block_bytes < LARGE_BLOCK_BYTES
     return np.asarray(found & facts.once(_waited).is_found)

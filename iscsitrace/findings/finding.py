@@ -97,7 +97,7 @@ class Advice:
     is_tried_first: bool = False
     """Whether its gains come first in the list of gains."""
     only_if: Callable[[Case], bool] | None = None
-    """Whether it helps the one that has the problem; None for all."""
+    """Whether it applies to a case; None: to every case."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class Problem:
     shown_by: str = ""
     """Options of ``simulate`` that make such a capture; empty where it takes a capture of another kind."""
     near_miss: str = ""
-    """Options that make one which is near and does not have it, or only as a note."""
+    """Options of a run that comes close to it: it does not have the problem, or only as a note."""
     advice: tuple[Advice, ...]
     tell: Callable[[Any], Observation | None]
     """Puts it in words, with frames: called with a ``Case``, of a story with a ``History``. Where the facts decide,

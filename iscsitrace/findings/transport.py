@@ -58,7 +58,7 @@ def _held(facts: Facts, part: str, weight: str) -> Array:
 
 
 def _row(subject: Session, held: Callable[[Facts], Array]) -> dict[str, Any]:
-    """That row of one session."""
+    """The row of that sender, for one session."""
     row = subject.fact(held)
     return next(subject.facts.table("senders").select(slice(row, row + 1)).rows())
 

@@ -14,7 +14,7 @@ from iscsitrace.errors import ExtraMissing, InputInvalid
 
 _CONNECT_S: Final = 10
 _PATIENCE: Final = 50
-"""Looks without a result before workers are looked for."""
+"""Polls without a result before the workers are checked."""
 
 
 @contextmanager

@@ -22,9 +22,9 @@ _MOST_LOSSES: Final = 3
 """Lost workers after which a task is given up."""
 _RESTART_S: Final = 0.1
 _ALONE_S: Final = 60
-"""A run without any worker for so long ends."""
+"""Time without any worker after which a run ends."""
 _SHARE: Final = 0.95
-"""A worker with more than that of its share of the memory is killed before the machine has none left."""
+"""Part of its share of the memory at which a worker is killed, before the machine runs out."""
 _MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _COMMAND: Final = "import sys; from iscsitrace.fleet.local_pool import work; work(int(sys.argv[1]))"

@@ -75,7 +75,7 @@ class SettingsCommand(SectionedCommand):
         return name_of(option) not in self.unseen
 
     def spelling(self, setting: Option) -> str:
-        """How the docs set it."""
+        """How the docs write it."""
         return setting.opts[0] if self.shows(setting) else f"--set {name_of(setting)}"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

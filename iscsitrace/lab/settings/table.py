@@ -58,7 +58,7 @@ class Setting:
     option: str = ""
     """Its name on the command line, if that is another one."""
     flag: Value | None = None
-    """The value of a yes, if the command line has yes and no only."""
+    """What `yes` stands for, where the command line takes only yes or no."""
     is_repeatable: bool = False
     """Whether the command line has it once for each value of a list."""
 
