@@ -42,7 +42,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick quick-rust test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
+.PHONY: help setup build plugin demo quick quick-rust test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-unseen bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -160,6 +160,9 @@ bench-score: build/build.stamp ## compare the analysis of senders with all truth
 
 bench-faults: build/build.stamp ## compare the headlines of 204 runs with their faults, simulated and in namespaces (root)
 	$(BIN)/python -m bench.faults
+
+bench-unseen: build/build.stamp ## compare the headlines of 500 runs, drawn by SEED, with the logs of each run
+	$(BIN)/python -m bench.unseen --seed $(SEED)
 
 bench-capture: build/build.stamp build/peers.stamp ## compare capture with dumpcap and tcpdump on veth and TAP (root)
 	$(BIN)/python -m bench.capture

@@ -44,8 +44,8 @@ class Packet:
         return self.sequence + self.payload_bytes
 
 
-def packets(capture: Path, target_port: int) -> list[Packet]:
-    """The packets of the connection to a target's port over IPv4, in order; there must be only one connection."""
+def packets(capture: Path, target_port: int, initiator_port: int | None = None) -> list[Packet]:
+    """The packets of the connection to a target's port over IPv4, in order; of several, that of an initiator's port."""
     first: dict[bool, int] = {}
     found = []
     for frame, record in enumerate(read_records(capture)[0], 1):
@@ -54,7 +54,8 @@ def packets(capture: Path, target_port: int) -> list[Packet]:
         tcp = _ETHERNET_BYTES + 4 * (record.data[_ETHERNET_BYTES] & 0xF)
         _, peer_port, sequence = struct.unpack_from(">HHI", record.data, tcp)
         header_bytes, flags = 4 * (record.data[tcp + 12] >> 4), record.data[tcp + 13]
-        if target_port not in struct.unpack_from(">HH", record.data, tcp):
+        ports = struct.unpack_from(">HH", record.data, tcp)
+        if target_port not in ports or initiator_port not in (None, *ports):
             continue
         to_target = peer_port == target_port
         payload_bytes = struct.unpack_from(">H", record.data, 16)[0] + _ETHERNET_BYTES - tcp - header_bytes
@@ -122,14 +123,14 @@ class Repair:
 
 
 def repairs(near: list[Packet], far: list[Packet], *, to_target: bool) -> list[Repair]:
-    """Losses of a direction: one for each lost packet with payload."""
+    """Losses of a direction: one for each lost packet with payload that had not arrived before."""
     missing = lost(near, far, to_target=to_target)
     gone = {packet.frame for packet in missing}
     sent = [packet for packet in near if packet.to_target is to_target and packet.payload_bytes]
     arrived = [packet for packet in sent if packet.frame not in gone]
     found = []
     for packet in missing:
-        if not packet.payload_bytes:
+        if not packet.payload_bytes or any(_had_arrived(packet, copy) for copy in arrived):
             continue
         cursor, last_ns, is_hidden = packet.sequence, near[-1].time_ns, True
         for copy in arrived:
@@ -144,3 +145,8 @@ def repairs(near: list[Packet], far: list[Packet], *, to_target: bool) -> list[R
                 break
         found.append(Repair(packet.time_ns, last_ns, is_hidden))
     return found
+
+
+def _had_arrived(packet: Packet, copy: Packet) -> bool:
+    """Whether an earlier copy brought all of it: then its loss costs nothing."""
+    return copy.frame < packet.frame and copy.sequence <= packet.sequence and copy.end >= packet.end

@@ -1,0 +1,237 @@
+"""The bench of unseen runs: draws repeat, truths of runs that can be computed by hand, and a miss is a miss."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench.unseen import acceptance, drawing, runs, truth, wire
+from bench.unseen.__main__ import rates, reaches
+from bench.unseen.acceptance import HEALTHY, LIMITED, PROBLEM
+from bench.unseen.drawing import KINDS, MS, Draw
+from bench.unseen.judging import BOTH, Said
+from bench.unseen.outcome import Outcome, of_simulated
+from bench.unseen.truth import Facts
+from tests.support.capture_file import read_records
+
+_KIB = 1 << 10
+_NUMBERS = range(300)
+# of 94 bytes each, 8 microseconds on a line of 94 Mbit/s
+_FRAME_BYTES, _FRAME_RATE, _FRAME_NS = 94, 94_000_000, 8_000
+
+
+def test_the_same_seed_and_number_draw_the_same_run() -> None:
+    assert [drawing.of_number(7, number) for number in _NUMBERS] == [drawing.of_number(7, each) for each in _NUMBERS]
+    assert drawing.of_number(7, 1) != drawing.of_number(8, 1)
+
+
+def test_every_kind_is_drawn() -> None:
+    assert {drawing.of_number(7, number).kind for number in _NUMBERS} == set(KINDS)
+
+
+def test_draws_are_small() -> None:
+    for draw in (drawing.of_number(7, number) for number in _NUMBERS):
+        segment = draw["tcp.mss"] or 1_448
+        sent = draw["workload.bytes"]
+        assert sent is None or sent <= max(3_600 * segment, 16 * (1 + draw.foreign_count) * draw["workload.block-size"])
+
+
+def test_a_line_sends_one_packet_after_the_other() -> None:
+    came = np.array([0, 0, 1_000, 100_000], np.int64)
+    size = np.full(4, _FRAME_BYTES, np.int64)
+    dropped = np.array([False, False, True, False])
+    starts, ends = wire.on_line(came, size, dropped, _FRAME_RATE)
+    assert starts.tolist() == [0, _FRAME_NS, 1_000, 100_000]
+    assert ends.tolist() == [_FRAME_NS, 2 * _FRAME_NS, 1_000, 100_000 + _FRAME_NS]
+
+
+def _draw(**values: Any) -> Draw:
+    named: dict[str, Any] = {
+        "workload.operation": "read",
+        "workload.block-size": 4 * _KIB,
+        "workload.bytes": 40 * 4 * _KIB,
+        "link.one-way-delay": 10 * MS,
+    }
+    return Draw(
+        1, 0, "by hand", named | {name.replace("__", ".").replace("_", "-"): each for name, each in values.items()}
+    )
+
+
+def _facts(folder: Path, draw: Draw) -> Facts:
+    return truth.facts(draw, runs.make(draw, folder))
+
+
+def test_a_read_at_a_distance_is_all_delay(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, _draw())
+    assert facts.shares["propagation"] == pytest.approx(1)
+    assert facts.io_ns == pytest.approx(40 * 20 * MS)
+    assert acceptance.accepted(facts).label == "distance"
+
+
+def test_service_is_what_the_target_took(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, _draw(target__service_delay=30 * MS))
+    assert facts.shares["target_service"] == pytest.approx(0.6)
+    assert facts.service_ns == pytest.approx(30 * MS)
+    assert set(acceptance.accepted(facts).names) == {"slow_target"}
+
+
+def test_queued_commands_do_not_add_their_service(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, _draw(workload__queue_depth=10, target__service_delay=5 * MS, tcp__initial_window=100))
+    # a fifth of each life, though at most times some command is served
+    assert facts.shares["target_service"] == pytest.approx(0.2, abs=0.01)
+
+
+def test_a_pause_of_the_program_is_no_io(tmp_path: Path) -> None:
+    facts = _facts(tmp_path, _draw(workload__think_time=60 * MS))
+    assert facts.think_share == pytest.approx(39 * 60 / (39 * 60 + 40 * 20), abs=0.001)
+    assert "initiator_think_time" in acceptance.accepted(facts).names
+
+
+def test_a_full_line_and_its_queue(tmp_path: Path) -> None:
+    draw = _draw(
+        workload__block_size=64 * _KIB,
+        workload__bytes=4 << 20,
+        workload__queue_depth=16,
+        link__rate=20_000_000,
+        tcp__initial_window=1_000,
+    )
+    facts = _facts(tmp_path, draw)
+    assert facts.line_share > 0.95
+    # 16 commands take 16 * 64 KiB * 1.05 / 20 Mbit/s = 440 ms: at most that, less the path
+    assert 350 * MS < facts.queue_ns < 440 * MS
+    assert "standing_queue" in acceptance.accepted(facts).names
+    assert acceptance.accepted(facts).label == "line"
+
+
+def test_a_small_send_buffer_is_told_from_the_congestion_window(tmp_path: Path) -> None:
+    draw = _draw(
+        workload__block_size=256 * _KIB,
+        workload__bytes=4 << 20,
+        workload__queue_depth=4,
+        target__tcp__send_buffer=16 * _KIB,
+    )
+    facts = _facts(tmp_path, draw)
+    # a buffer of 16 KiB moves one of its size per round trip
+    assert facts.shares["send_buffer"] > 0.8
+    assert set(acceptance.accepted(facts).names) == {"send_buffer_small"}
+
+
+def test_a_small_window_is_told_from_the_congestion_window(tmp_path: Path) -> None:
+    draw = _draw(
+        workload__block_size=256 * _KIB,
+        workload__bytes=4 << 20,
+        workload__queue_depth=4,
+        initiator__tcp__window=16 * _KIB,
+    )
+    assert set(acceptance.accepted(_facts(tmp_path, draw)).names) == {"receive_window_small", "receiver_stalled"}
+
+
+def test_a_black_out_leads(tmp_path: Path) -> None:
+    draw = _draw(workload__bytes=None, workload__seconds=3.0)
+    del draw.values["workload.bytes"]
+    draw.faults = ["black-out,at=0.5s,for=1s"]
+    facts = _facts(tmp_path, draw)
+    # the retransmission after the end comes at a timer that doubled: 1 to 2 s
+    assert 1_000 * MS <= facts.black_out_ns <= 2_100 * MS
+    assert acceptance.accepted(facts).label == "black-out"
+
+
+def test_every_twentieth_command_held_is_an_outlier(tmp_path: Path) -> None:
+    draw = _draw()
+    draw.storage = [{"fault": "delayed_status", "by_ns": 300 * MS, "nth": 20, "is_repeated": True, "operation": "read"}]
+    facts = _facts(tmp_path, draw)
+    assert facts.storage_outlier_count == 2
+    assert facts.outlier_share == pytest.approx(600 / (600 + 40 * 20), abs=0.01)
+    assert facts.outlier_share == acceptance.accepted(facts).causes[-1].share
+    assert "latency_outliers" in acceptance.accepted(facts).names
+    assert "none" not in acceptance.accepted(facts).names
+
+
+def test_losses_are_of_the_lost_packets_of_the_link(tmp_path: Path) -> None:
+    draw = _draw(workload__block_size=64 * _KIB, workload__bytes=4 << 20, workload__queue_depth=4, link__loss=0.01)
+    made = runs.make(draw, tmp_path)
+    facts = truth.facts(draw, made)
+    lost = sum(each["fate"] == "lost" for way in wire.NEAR for each in made.truth["paths"][0][way]["packets"])
+    assert 0 < facts.loss_count <= lost
+    assert acceptance.accepted(facts).label == "loss"
+    assert "none" not in acceptance.accepted(facts).names
+
+
+def test_foreign_packets_are_not_shown(tmp_path: Path) -> None:
+    draw = _draw(workload__block_size=64 * _KIB, workload__bytes=2 << 20, link__rate=20_000_000)
+    draw.foreign_count, draw.snaplen = 1, 96
+    made = runs.make(draw, tmp_path)
+    records, _ = read_records(made.shown["initiator"])
+    assert records
+    assert all(runs.is_own(each) and len(each.data) <= 96 for each in records)
+    assert len(records) < made.truth["packet_counts"][0]
+    facts = truth.facts(draw, made)
+    assert facts.shares["foreign_queue"] > 0.1
+    assert "capture_poor" in acceptance.accepted(facts).names
+
+
+@pytest.fixture(name="distance")
+def fixture_distance(tmp_path: Path) -> Facts:
+    return _facts(tmp_path, _draw())
+
+
+def test_parts_within_five_points_are_both_right(distance: Facts) -> None:
+    near = {"propagation": 0.46, "receive_window": 0.5}
+    facts = replace(distance, shares=dict.fromkeys(truth.PARTS, 0.0) | near)
+    names = acceptance.accepted(facts).names
+    assert {"receive_window_small", "queue_depth_low"} <= names.keys()
+    far = {"propagation": 0.44, "receive_window": 0.5}
+    facts = replace(distance, shares=dict.fromkeys(truth.PARTS, 0.0) | far)
+    assert "queue_depth_low" not in acceptance.accepted(facts).names
+
+
+def test_no_problem_is_wrong_beside_a_problem(distance: Facts) -> None:
+    shares = dict.fromkeys(truth.PARTS, 0.0) | {"propagation": 0.7, "send_buffer": 0.3}
+    names = acceptance.accepted(replace(distance, shares=shares)).names
+    assert "send_buffer_small" in names
+    assert "queue_depth_low" in names
+    assert "none" not in names
+    shares = dict.fromkeys(truth.PARTS, 0.0) | {"propagation": 0.9, "send_buffer": 0.1}
+    assert "none" in acceptance.accepted(replace(distance, shares=shares)).names
+
+
+def test_a_wrong_headline_and_a_wrong_verdict_are_misses(distance: Facts) -> None:
+    accepted = acceptance.accepted(distance)
+    assert Said("queue_depth_low", LIMITED).is_in(accepted)
+    assert not Said("queue_depth_low", PROBLEM).is_in(accepted)
+    assert not Said("none", HEALTHY).is_in(accepted)
+    assert not Said("loss", PROBLEM).is_in(accepted)
+    # a document without a verdict
+    assert Said("queue_depth_low", "").is_in(accepted)
+    assert not Said("loss", "").is_in(accepted)
+
+
+def test_the_bench_can_fail(distance: Facts) -> None:
+    accepted = acceptance.accepted(distance)
+    right, wrong = Said("queue_depth_low", LIMITED), Said("slow_target", PROBLEM)
+    good = Outcome("simulated", 1, 0, "by hand", accepted, dict.fromkeys(("initiator", "target", BOTH), right))
+    bad = replace(good, said=dict(good.said) | {"target": wrong})
+    assert rates([good, bad]) == {"initiator": 1, "target": 0.5, BOTH: 1, "equal": 0.5}
+    assert reaches([good], 1, 1)
+    assert not reaches([good, bad], 0.97, 0.99)
+    assert "target slow_target (problem) !" in bad.miss()
+    assert "--only 0" in bad.miss()
+
+
+def test_names_of_one_cause_are_equal(distance: Facts) -> None:
+    accepted = acceptance.accepted(distance)
+    said = {"initiator": Said("queue_depth_low", LIMITED), "target": Said("block_size_small", LIMITED)}
+    assert Outcome("simulated", 1, 0, "", accepted, said | {BOTH: said["target"]}).is_equal
+    said["target"] = Said("loss", PROBLEM)
+    assert not Outcome("simulated", 1, 0, "", accepted, said | {BOTH: said["target"]}).is_equal
+
+
+def test_a_drawn_run_is_judged_whole(tmp_path: Path) -> None:
+    outcome = of_simulated(7, 0, tmp_path)
+    assert sum(outcome.shares.values()) == pytest.approx(1)
+    assert all(outcome.said[tap].name for tap in ("initiator", "target", BOTH))
+    assert any("true" in line for line in outcome.story())
