@@ -17,7 +17,7 @@ A share is that of a part of `truth`, of the lives of all commands. Verdicts are
 | slow target | the share of target_service, if it takes 10 ms (d) | slow_target; with R2Ts r2t_late | P |
 | slow initiator | the share of initiator_service, if an R2T takes 4 ms | slow_initiator | P |
 | distance | the share of propagation, if the RTT is 5 ms | none, queue_depth_low, block_size_small (e) | L |
-| distance | the same of writes with R2Ts | unsolicited_data_unused, r2t_rounds (e) | L P |
+| distance | the same of writes with R2Ts, at any RTT | unsolicited_data_unused, r2t_rounds (e) | L P |
 | thinking | no command is in flight for half of the time | none, initiator_think_time | H L |
 | nothing | the shares of all else | none | H L |
 
@@ -256,13 +256,14 @@ def _hosts(facts: Facts) -> Iterator[Cause]:
             names["queue_depth_low"] = _FAR
         if facts.is_sequential and facts.block_bytes < _LARGE_BYTES:
             names["block_size_small"] = _FAR
-        if facts.round_count:
-            names["unsolicited_data_unused"] = _TUNABLE
-        if facts.round_count > 1:
-            names["r2t_rounds"] = _TUNABLE
-        yield Cause("distance", shares["propagation"], names)
+        yield Cause("distance", shares["propagation"], names | _of_rounds(facts))
     if is_far is not True:
-        yield Cause("nothing", shares["propagation"], {NONE: _FINE})
+        yield Cause("nothing", shares["propagation"], {NONE: _FINE} | _of_rounds(facts))
+
+
+def _of_rounds(facts: Facts) -> dict[str, Verdicts]:
+    found = {"unsolicited_data_unused": _TUNABLE} if facts.round_count else {}
+    return found | ({"r2t_rounds": _TUNABLE} if facts.round_count > 1 else {})
 
 
 def _is_slow(facts: Facts) -> bool | None:

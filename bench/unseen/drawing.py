@@ -25,6 +25,8 @@ _DEFAULT_MSS: Final = 1_448
 _SNAPLENS: Final = (96, 128, 200)
 _CUT: Final = 1 / 12
 """The share of the runs with a snaplen: it forbids most verdicts."""
+_LATE: Final = 1 / 10
+"""The share of the other runs whose captures begin after the login."""
 
 
 @dataclass
@@ -44,6 +46,8 @@ class Draw:
     """Sessions that share the path and are cut out of the captures."""
     snaplen: int = 0
     """Bytes that the captures keep of each packet; 0 is all."""
+    late_share: float = 0.0
+    """Commands that were over when the captures began: they have no handshake, and no login."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values.get(name, _DEFAULTS.get(name))
@@ -315,6 +319,8 @@ def of_number(seed: int, number: int) -> Draw:
         _second(draw, chance)
     if chance.random() < _CUT:
         draw.snaplen = chance.choice(_SNAPLENS)
+    elif chance.random() < _LATE:
+        draw.late_share = chance.uniform(0.05, 0.3)
     _bounded(draw)
     return draw
 

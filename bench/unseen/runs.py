@@ -28,7 +28,9 @@ class Made:
     truth: Mapping[str, Any]
     whole: Mapping[str, Path]
     shown: Mapping[str, Path]
-    """Without the packets of foreign sessions, and cut by the snaplen."""
+    """Without the packets of foreign sessions, cut by the snaplen, and begun late."""
+    from_ns: int = 0
+    """When the captures that are shown begin."""
 
 
 def make(draw: Draw, folder: Path) -> Made:
@@ -45,15 +47,22 @@ def make(draw: Draw, folder: Path) -> Made:
     if truth["results"]["errors"]:
         raise RuntimeError(f"{draw.kind} {draw.number}: {truth['results']['errors'][0]}")
     whole = {tap: folder / "whole" / f"{tap}.pcapng" for tap in TAPS}
-    if not draw.foreign_count and not draw.snaplen:
+    if not (draw.foreign_count or draw.snaplen or draw.late_share):
         return Made(truth, whole, whole)
-    shown = {tap: _shown(file, folder / f"{tap}.pcapng", draw) for tap, file in whole.items()}
-    return Made(truth, whole, shown)
+    from_ns = _from_ns(truth, draw.late_share)
+    shown = {tap: _shown(file, folder / f"{tap}.pcapng", draw, from_ns) for tap, file in whole.items()}
+    return Made(truth, whole, shown, from_ns)
 
 
-def _shown(whole: Path, file: Path, draw: Draw) -> Path:
+def _from_ns(truth: Mapping[str, Any], share: float) -> int:
+    """When this share of the commands had begun; 0 without any."""
+    begun = sorted(truth["cycles"]["initiator"]["command_first_ns"])
+    return int(begun[int(share * len(begun))]) if share else 0
+
+
+def _shown(whole: Path, file: Path, draw: Draw, from_ns: int) -> Path:
     records, link_type = read_records(whole)
-    own = [record for record in records if not draw.foreign_count or is_own(record)]
+    own = [record for record in records if record.time_ns >= from_ns and (not draw.foreign_count or is_own(record))]
     length = draw.snaplen or None
     return write_pcapng(file, [replace(record, data=record.data[:length]) for record in own], link_type)
 

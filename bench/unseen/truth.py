@@ -123,7 +123,7 @@ class _Reading:
         self.draw, self.made = draw, made
         self.ways = wire.ways(made)
         self.losses = wire.losses(made, self.ways)
-        self.commands = _commands(made.truth)
+        self.commands = _commands(made.truth, made.from_ns)
         self.io = union(np.column_stack([self.commands["begin"], self.commands["end"]]))
         self.full = {side: self._full(side) for side in TAPS}
         self.busy = union(
@@ -356,13 +356,16 @@ def _bursts(file: Path) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
     return {key: sorted(bursts) for key, bursts in found.items()}
 
 
-def _commands(truth: Mapping[str, Any]) -> Times:
-    """The reads and writes of the judged session that were answered, in the order of their commands."""
+def _commands(truth: Mapping[str, Any], from_ns: int) -> Times:
+    """The reads and writes of the judged session that are in the captures from the beginning, and were answered."""
     table = truth["cycles"]
     rows = [
         row
         for row, operation in enumerate(table["operation"])
-        if operation and table["connection"][row] == 0 and table["initiator"]["status_ns"][row] is not None
+        if operation
+        and table["connection"][row] == 0
+        and table["initiator"]["status_ns"][row] is not None
+        and table["initiator"]["command_first_ns"][row] >= from_ns
     ]
     near, far = table["initiator"], table["at_target"]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.budget.packets import packets, repairs, timer_waits
+from bench.budget.packets import packets, repairs, resent, timer_waits
 from bench.budget.spans import Spans, union
 from bench.unseen.runs import OWN_PORT, Made, is_own
 from tests.support.capture_file import read_records
@@ -147,7 +147,7 @@ class Losses:
     """Those of both that a black-out caused."""
     data_count: int
     first_ns: int | None
-    """The first loss."""
+    """The first loss, or the first retransmission of what was not lost: the sender took it for one."""
 
     @cached_property
     def all(self) -> Spans:
@@ -173,6 +173,12 @@ def losses(made: Made, found: Mapping[str, Way]) -> Losses:
             data += _at_receiver(made, name, found_here)
             interrupted += _at_receiver(made, name, _interrupted(made, found_here))
     times = [int(each.in_ns[dropped[name]].min()) for name, each in found.items() if dropped[name].any()]
+    times += [
+        each.time_ns
+        for name, near in NEAR.items()
+        for each in resent(seen[near])
+        if each.to_target is (name == "to_target")
+    ]
     return Losses(union(data), union(timers), union(interrupted), len(data), min(times, default=None))
 
 

@@ -174,6 +174,17 @@ def test_foreign_packets_are_not_shown(tmp_path: Path) -> None:
     assert "capture_poor" in acceptance.accepted(facts).names
 
 
+def test_captures_that_begin_late_show_later_commands_alone(tmp_path: Path) -> None:
+    draw = _draw()
+    draw.late_share = 0.25
+    made = runs.make(draw, tmp_path)
+    facts = truth.facts(draw, made)
+    # of three commands of the login's scan and 40 reads, ten had begun
+    assert facts.command_count == 40 + 3 - 10
+    assert facts.io_ns == pytest.approx(33 * 20 * MS)
+    assert read_records(made.shown["initiator"])[0][0].time_ns == made.from_ns
+
+
 @pytest.fixture(name="distance")
 def fixture_distance(tmp_path: Path) -> Facts:
     return _facts(tmp_path, _draw())
