@@ -43,7 +43,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from bench.unseen.truth import MS, Facts
+from bench.unseen.drawing import MS
+from bench.unseen.truth import Facts
 
 EQUAL_POINTS: Final = 5.0
 """Causes whose shares differ by less are both right."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.unseen import acceptance, drawing, judging, runs, truth
+from bench.unseen import acceptance, drawing, judging, logs, runs, truth
 from bench.unseen.acceptance import Accepted
 from bench.unseen.judging import BOTH, Said
 from bench.unseen.truth import Facts
@@ -98,7 +98,7 @@ def of_simulated(seed: int, number: int, folder: Path) -> Outcome:
     """A run in the simulated world. RuntimeError if a command failed."""
     draw = drawing.of_number(seed, number)
     made = runs.make(draw, folder)
-    facts = truth.facts(draw, made)
+    facts = truth.facts(draw, logs.of_simulation(draw, made))
     said = judging.said_of(made.shown)
     return Outcome(
         "simulated", seed, number, draw.kind, acceptance.accepted(facts), said, facts.shares, _told(draw, facts)
@@ -108,14 +108,14 @@ def of_simulated(seed: int, number: int, folder: Path) -> Outcome:
 def _told(draw: drawing.Draw, facts: Facts) -> str:
     words = [
         f"{draw['workload.operation']} {draw['workload.block-size'] >> 10}K QD {facts.depth}",
-        f"RTT {facts.rtt_ns / truth.MS:.1f} ms",
+        f"RTT {facts.rtt_ns / drawing.MS:.1f} ms",
         f"line busy {100 * facts.line_share:.0f} %",
-        f"queue {facts.queue_ns / truth.MS:.1f} ms" if facts.queue_ns > truth.MS else "",
-        f"service {facts.service_ns / truth.MS:.2g} ms" if facts.service_ns else "",
-        f"{facts.loss_count} lost, {facts.loss_ns / truth.MS:.0f} ms" if facts.loss_ns else "",
-        f"black-out {facts.black_out_ns / truth.MS:.0f} ms" if facts.black_out_ns else "",
+        f"queue {facts.queue_ns / drawing.MS:.1f} ms" if facts.queue_ns > drawing.MS else "",
+        f"service {facts.service_ns / drawing.MS:.2g} ms" if facts.service_ns else "",
+        f"{facts.loss_count} lost, {facts.loss_ns / drawing.MS:.0f} ms" if facts.loss_ns else "",
+        f"black-out {facts.black_out_ns / drawing.MS:.0f} ms" if facts.black_out_ns else "",
         f"{facts.storage_outlier_count} outliers" if facts.storage_outlier_count else "",
         f"idle {100 * facts.think_share:.0f} %" if facts.think_share > acceptance.EQUAL_POINTS / 100 else "",
-        f"I/O {facts.io_ns / truth.MS:.0f} ms",
+        f"I/O {facts.io_ns / drawing.MS:.0f} ms",
     ]
     return ", ".join(word for word in words if word)

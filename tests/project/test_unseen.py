@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.unseen import acceptance, drawing, runs, truth, wire
+from bench.unseen import acceptance, drawing, logs, runs, truth, wire
 from bench.unseen.__main__ import rates, reaches
 from bench.unseen.acceptance import HEALTHY, LIMITED, PROBLEM
 from bench.unseen.drawing import KINDS, MS, Draw
@@ -62,7 +62,11 @@ def _draw(**values: Any) -> Draw:
 
 
 def _facts(folder: Path, draw: Draw) -> Facts:
-    return truth.facts(draw, runs.make(draw, folder))
+    return _known(draw, runs.make(draw, folder))
+
+
+def _known(draw: Draw, made: runs.Made) -> Facts:
+    return truth.facts(draw, logs.of_simulation(draw, made))
 
 
 def test_a_read_at_a_distance_is_all_delay(tmp_path: Path) -> None:
@@ -154,7 +158,7 @@ def test_every_twentieth_command_held_is_an_outlier(tmp_path: Path) -> None:
 def test_losses_are_of_the_lost_packets_of_the_link(tmp_path: Path) -> None:
     draw = _draw(workload__block_size=64 * _KIB, workload__bytes=4 << 20, workload__queue_depth=4, link__loss=0.01)
     made = runs.make(draw, tmp_path)
-    facts = truth.facts(draw, made)
+    facts = _known(draw, made)
     lost = sum(each["fate"] == "lost" for way in wire.NEAR for each in made.truth["paths"][0][way]["packets"])
     assert 0 < facts.loss_count <= lost
     assert acceptance.accepted(facts).label == "loss"
@@ -169,7 +173,7 @@ def test_foreign_packets_are_not_shown(tmp_path: Path) -> None:
     assert records
     assert all(runs.is_own(each) and len(each.data) <= 96 for each in records)
     assert len(records) < made.truth["packet_counts"][0]
-    facts = truth.facts(draw, made)
+    facts = _known(draw, made)
     assert facts.shares["foreign_queue"] > 0.1
     assert "capture_poor" in acceptance.accepted(facts).names
 
@@ -178,7 +182,7 @@ def test_captures_that_begin_late_show_later_commands_alone(tmp_path: Path) -> N
     draw = _draw()
     draw.late_share = 0.25
     made = runs.make(draw, tmp_path)
-    facts = truth.facts(draw, made)
+    facts = _known(draw, made)
     # of three commands of the login's scan and 40 reads, ten had begun
     assert facts.command_count == 40 + 3 - 10
     assert facts.io_ns == pytest.approx(33 * 20 * MS)
