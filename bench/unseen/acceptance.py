@@ -9,7 +9,7 @@ A share is that of a part of `truth`, of the lives of all commands. Verdicts are
 | loss | 1 s in recovery, or 5 % with the window after a loss | loss, ack_loss, (b) | P |
 | reordering | 1 % of a direction is overtaken, and as above | reordering; with lost packets as loss, too | P |
 | line | it is busy for 90 % of the I/O time | line_saturated, line_shared; with a queue standing_queue | L P |
-| queue | large packets wait 5 ms and half of the least RTT (median) | standing_queue | L P |
+| queue | large packets wait 5 ms and half of the least RTT (median) | standing_queue, and the line's | L P |
 | receive_window | its share | receive_window_small, receiver_stalled | L P |
 | send_buffer | its share | send_buffer_small | L P |
 | congestion_window | its share before the first loss | congestion_window_small, restart_after_idle (c) | L P |
@@ -18,23 +18,23 @@ A share is that of a part of `truth`, of the lives of all commands. Verdicts are
 | slow initiator | the share of initiator_service, if an R2T takes 4 ms | slow_initiator | P |
 | distance | the share of propagation, if the RTT is 5 ms | none, queue_depth_low, block_size_small (e) | L |
 | distance | the same of writes with R2Ts, at any RTT | unsolicited_data_unused, r2t_rounds (e) | L P |
+| transfer | the share of the line, if it is not busy for 90 % | none; the largest wait, if it takes 5 % | H L |
 | thinking | no command is in flight for half of the time | none, initiator_think_time | H L |
 | nothing | the shares of all else | none | H L |
 
 (a) At most a tenth of the commands, each ten times the median, and 50 ms longer. (b) congestion_window_small, if the
 window takes as much as the recovery; verdicts L and P. (c) If the program paused long enough. (d) In the median; both
-sides are right where the mean says otherwise. (e) Up to depth 16; of sequential I/O below 1 MiB; if a write has several
-R2Ts.
+sides are right where the mean says otherwise. (e) Of sequential I/O below 1 MiB; if a write has several R2Ts.
 
 1. A black-out leads. It is the only cause from 1.25 times its threshold on, and one of several from 0.8 times on.
 2. Otherwise the cause with the largest share leads, and those within EQUAL_POINTS of it are right, too.
 3. Where the largest is no problem, a problem of 20 % is right, too, and `none` is wrong; from 5 % on both are right. A
    loss forbids `none` from 5 % on; a slow start never does. Thinking is right beside all that is no problem.
-4. At a threshold (0.8 to 1.25 times; of the line 80 to 90 %, or both ways together 90 %) both sides are right.
-5. Where the snaplen cut the headers of 2 % of the PDUs, `capture_poor` is right, too.
+4. At a threshold (0.8 to 1.25 times; of the line 80 to 90 %, or commands wait so long for it) both sides are right.
+5. Where the snaplen cut the headers of 2 % of the PDUs, `capture_poor` is right, too; with fewer than 8 commands
+   `too_short` is.
 
-Nothing defines whether a window, a buffer, a held status or a full line is a limit or a problem: so
-both count.
+Nothing defines whether a window, a buffer, a held status or a full line is a limit or a problem: so both count.
 """
 
 from __future__ import annotations
@@ -60,11 +60,10 @@ _QUEUE_NS, _QUEUE_OF_RTT = 5 * MS, 0.5
 _SLOW_TARGET_NS, _SLOW_INITIATOR_NS = 10 * MS, 4 * MS
 _FAR_NS: Final = 5 * MS
 _THINKING: Final = 0.5
-_IDLE: Final = "thinking"
+_IDLE, _TRANSFER = "thinking", "transfer"
+_LEAST_COMMANDS: Final = 8
 _CUT: Final = 0.02
 _NEARLY: Final = 0.8
-_MANY: Final = 16
-"""A program with more commands in flight has no low queue depth."""
 _LARGE_BYTES: Final = 1 << 20
 
 _TUNABLE = frozenset({LIMITED, PROBLEM})
@@ -115,10 +114,13 @@ def accepted(facts: Facts) -> Accepted:
     black_out = next((each for each in causes if each.label == "black-out"), None)
     if black_out and black_out.is_sure:
         return _of([black_out, *_capture(facts)], black_out)
-    most = causes[0]
-    right = [each for each in causes if most.share - each.share < EQUAL_POINTS / 100]
+    right = _largest(causes)
+    if any(each.label == _TRANSFER for each in right):
+        # a line that is not full is no limit: the largest wait is right, too
+        waits = [each for each in causes if each.label not in {_TRANSFER, "line", "queue"}]
+        right += [each for each in _largest(waits) if each.share >= _WORTH and each not in right]
     problems = [each for each in causes if each.is_problem and each not in right]
-    lead = next((each for each in right if each.is_sure), most)
+    lead = next((each for each in right if each.is_sure), right[0])
     is_fine = not any(each.is_problem and each.is_sure for each in right)
     strict = [each for each in problems if each.is_sure and not each.is_mild and each.share >= _least(each)]
     if is_fine:
@@ -137,12 +139,20 @@ def _thinking(facts: Facts) -> list[Cause]:
 
 
 def _capture(facts: Facts) -> list[Cause]:
-    is_poor = facts.cut_share >= _CUT
-    return [Cause("capture", facts.cut_share, {"capture_poor": _UNKNOWN})] if is_poor else []
+    found = []
+    if facts.cut_share >= _CUT:
+        found.append(Cause("capture", facts.cut_share, {"capture_poor": _UNKNOWN}))
+    if facts.command_count < _LEAST_COMMANDS:
+        found.append(Cause("capture", 0.0, {"too_short": _UNKNOWN | _FINE}))
+    return found
 
 
 def _least(cause: Cause) -> float:
     return _LOSS_SHARE if cause.is_loss else _WARNING
+
+
+def _largest(causes: list[Cause]) -> list[Cause]:
+    return [each for each in causes if causes[0].share - each.share < EQUAL_POINTS / 100]
 
 
 def _of(causes: list[Cause], lead: Cause) -> Accepted:
@@ -213,7 +223,7 @@ def _path(facts: Facts) -> Iterator[Cause]:
     shares = facts.shares
     on_line = shares["transfer"] + shares["foreign_queue"]
     # of reads and writes at once each way may be the limit in turn
-    is_nearly = facts.line_share >= _NEARLY or on_line >= _FULL
+    is_nearly = max(facts.line_share, on_line) >= _NEARLY
     is_full = True if facts.line_share >= _FULL else None if is_nearly else False
     waits = max(_QUEUE_NS, _QUEUE_OF_RTT * facts.least_rtt_ns)
     is_standing = _above(facts.queue_ns, waits)
@@ -223,9 +233,10 @@ def _path(facts: Facts) -> Iterator[Cause]:
             names["standing_queue"] = _TUNABLE
         yield Cause("line", on_line, names, is_problem=True, is_sure=bool(is_full))
     elif is_standing is not False:
-        yield Cause("queue", on_line, {"standing_queue": _TUNABLE}, is_problem=True, is_sure=False)
+        names = dict.fromkeys(("standing_queue", "line_saturated", "line_shared"), _TUNABLE)
+        yield Cause("queue", on_line, names, is_problem=True, is_sure=False)
     if is_full is not True:
-        yield Cause("nothing", on_line, {NONE: _FINE})
+        yield Cause(_TRANSFER, on_line, {NONE: _FINE})
     windows = {
         "receive_window": ("receive_window_small", "receiver_stalled"),
         "send_buffer": ("send_buffer_small",),
@@ -252,9 +263,7 @@ def _hosts(facts: Facts) -> Iterator[Cause]:
     )
     is_far = _above(facts.rtt_ns, _FAR_NS)
     if is_far is not False:
-        names: dict[str, Verdicts] = {NONE: _FAR}
-        if facts.depth <= _MANY:
-            names["queue_depth_low"] = _FAR
+        names: dict[str, Verdicts] = dict.fromkeys((NONE, "queue_depth_low"), _FAR)
         if facts.is_sequential and facts.block_bytes < _LARGE_BYTES:
             names["block_size_small"] = _FAR
         yield Cause("distance", shares["propagation"], names | _of_rounds(facts))

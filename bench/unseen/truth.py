@@ -58,7 +58,7 @@ class Facts:
     think_share: float
     """Time without one, of the time from the first command to the last status."""
     line_share: float
-    """Time in which the busier line carried packets, of the I/O time."""
+    """Time in which a line carried data, of the I/O time."""
     queue_ns: float
     """Median wait of large packets in the queue of the line."""
     least_rtt_ns: float
@@ -145,7 +145,7 @@ class _Reading:
             shares={part: amount_ns / total for part, amount_ns in parts_ns.items()},
             io_ns=io_ns,
             think_share=1 - io_ns / max(1, whole),
-            line_share=max(_length(intersection(way.busy, self.io)) for way in self.ways.values()) / max(1, io_ns),
+            line_share=_length(intersection(union(*(way.busy for way in self.ways.values())), self.io)) / max(1, io_ns),
             queue_ns=float(np.median(queue)) if len(queue) else 0.0,
             least_rtt_ns=sum(least for least, _ in delays),
             rtt_ns=sum(mean for _, mean in delays),

@@ -62,8 +62,8 @@ class Way:
 
     @cached_property
     def busy(self) -> Spans:
-        """When the line carried any packet."""
-        return _spans(self.start_ns, self.end_ns, self.is_carried)
+        """When the line carried data, of any session."""
+        return _spans(self.start_ns, self.end_ns, self.is_carried & self.has_data)
 
     @cached_property
     def own_queue(self) -> Spans:
