@@ -325,6 +325,45 @@ def of_number(seed: int, number: int) -> Draw:
     return draw
 
 
+GUEST_KINDS: Final[Mapping[str, float]] = {
+    "distance": 4,
+    "near": 3,
+    "line": 5,
+    "loss": 6,
+    "black-out": 4,
+    "receive-window": 4,
+    "send-buffer": 5,
+    "storage": 4,
+    "outliers": 4,
+    "thinking": 2,
+    "r2t": 3,
+    "jitter": 3,
+}
+"""What shall dominate a run in guests, with its weight."""
+_GUEST_PACKETS: Final = 1_800
+"""Guests may be slow."""
+
+
+def of_guests(seed: int, number: int) -> Draw:
+    """The run with this number between real kernels, from 0."""
+    chance = Chance(f"unseen guests {seed} {number}")
+    kind = chance.choices(list(GUEST_KINDS), list(GUEST_KINDS.values()))[0]
+    draw = Draw(seed, number, kind)
+    KINDS[kind][1](draw, chance)
+    draw.values["tcp.congestion-control"] = chance.choice(("reno", "cubic", "cubic", "bbr"))
+    for name in ("target.service-delay", "target.is-serial"):
+        draw.values.pop(name, None)
+    if kind == "storage":
+        draw.faults = [f"storage-slow,at=0s,for=600s,by={chance.choice((5, 15, 30, 60))}ms"]
+    if kind == "outliers":
+        draw.storage = []
+        draw.values["workload.seconds"] = 6.0
+        late_ms = chance.randint(200, 600)
+        draw.faults = [f"storage-slow,at={at}s,for=100ms,by={late_ms}ms" for at in (1, 2.5, 4)]
+    _bounded(draw, _GUEST_PACKETS)
+    return draw
+
+
 def _second(draw: Draw, chance: Chance) -> None:
     """A small second effect, where the draw leaves it open."""
     name, value = chance.choice(
@@ -339,10 +378,10 @@ def _second(draw: Draw, chance: Chance) -> None:
     draw.values.setdefault(name, value)
 
 
-def _bounded(draw: Draw) -> None:
+def _bounded(draw: Draw, most_packets: int = _MOST_PACKETS) -> None:
     """Makes the run short: few packets, few commands, and few seconds on the line."""
     block = draw["workload.block-size"]
-    packets = _MOST_PACKETS * (draw["tcp.mss"] or _DEFAULT_MSS)
+    packets = most_packets * (draw["tcp.mss"] or _DEFAULT_MSS)
     line = _LONGEST_S * draw["link.rate"] / 8 if draw["link.rate"] else packets
     most = min(packets, line, _MOST_COMMANDS * (1 + draw.foreign_count) * block)
     if draw["workload.seconds"] is None:

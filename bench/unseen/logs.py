@@ -6,9 +6,8 @@ of R2Ts are those of the captures at both hosts. This file judges nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -126,31 +125,43 @@ def _full(truth: Mapping[str, Any], side: str) -> dict[str, Spans]:
     }
 
 
-def _rounds(made: Made, commands: Times) -> dict[int, list[tuple[int, int, int, int, int]]]:
-    """Per write, its R2Ts: R2T, first and last data at the initiator, R2T and last data at the target."""
-    by_tap = {tap: _bursts(file) for tap, file in made.whole.items()}
-    found = {}
-    for place in range(len(commands["tag"])):
-        tag = int(commands["tag"][place])
-        near = by_tap["initiator"].get((tag, int(commands["begin"][place])), ())
-        far = by_tap["target"].get((tag, int(commands["at_begin"][place])), ())
-        if near and len(near) == len(far):
-            found[place] = [(*one, other[0], other[2]) for one, other in zip(near, far, strict=True)]
-    return found
+def _rounds(made: Made, commands: Times) -> dict[int, list[Round]]:
+    """The R2Ts of each write; a command is found at a tap by its tag and time."""
+    traces = {tap: iscsitrace.read(str(file)) for tap, file in made.whole.items()}
+    rows = {}
+    for tap, trace in traces.items():
+        columns = (trace.cycles.raw(name).tolist() for name in ("initiator_task_tag", "command_first_ns"))
+        rows[tap] = {key: row for row, key in enumerate(zip(*columns, strict=True))}
+    tags = commands["tag"].tolist()
+    places = [
+        (rows["initiator"].get((tag, begin)), rows["target"].get((tag, at_begin)))
+        for tag, begin, at_begin in zip(tags, commands["begin"].tolist(), commands["at_begin"].tolist(), strict=True)
+    ]
+    return paired(bursts(traces["initiator"]), bursts(traces["target"]), places)
 
 
-def _bursts(file: Path) -> dict[tuple[int, int], list[tuple[int, int, int]]]:
-    """By tag and time of the command: the R2Ts of a write that were answered, each with its first and last data."""
-    trace = iscsitrace.read(str(file))
-    keys = list(
-        zip(*(trace.cycles.raw(name).tolist() for name in ("initiator_task_tag", "command_first_ns")), strict=True)
-    )
+def bursts(trace: Any) -> dict[int, list[tuple[int, int, int]]]:
+    """By the row of the command in a trace: the R2Ts of a write that were answered, each with first and last data."""
     columns = (trace.rounds.raw(name).tolist() for name in ("cycle", "r2t_ns", "data_first_ns", "data_last_ns"))
-    found: dict[tuple[int, int], list[tuple[int, int, int]]] = {}
+    found: dict[int, list[tuple[int, int, int]]] = {}
     for cycle, *times in zip(*columns, strict=True):
         if NULL not in times:
-            found.setdefault(keys[cycle], []).append((times[0], times[1], times[2]))
-    return {key: sorted(bursts) for key, bursts in found.items()}
+            found.setdefault(cycle, []).append((times[0], times[1], times[2]))
+    return {cycle: sorted(each) for cycle, each in found.items()}
+
+
+def paired(
+    near: Mapping[int, list[tuple[int, int, int]]],
+    far: Mapping[int, list[tuple[int, int, int]]],
+    places: Sequence[tuple[int | None, int | None]],
+) -> dict[int, list[Round]]:
+    """The R2Ts of each command at both taps, where both have the same number; ``places`` are its rows."""
+    found = {}
+    for number, (here, there) in enumerate(places):
+        one, other = near.get(here, []) if here is not None else [], far.get(there, []) if there is not None else []
+        if one and len(one) == len(other):
+            found[number] = [(*mine, own[0], own[2]) for mine, own in zip(one, other, strict=True)]
+    return found
 
 
 def _commands(truth: Mapping[str, Any], from_ns: int) -> Times:

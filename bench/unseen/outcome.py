@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.unseen import acceptance, drawing, judging, logs, runs, truth
+from bench.unseen import acceptance, drawing, guests, judging, logs, runs, truth
 from bench.unseen.acceptance import Accepted
 from bench.unseen.judging import BOTH, Said
 from bench.unseen.truth import Facts
@@ -98,11 +98,20 @@ def of_simulated(seed: int, number: int, folder: Path) -> Outcome:
     """A run in the simulated world. RuntimeError if a command failed."""
     draw = drawing.of_number(seed, number)
     made = runs.make(draw, folder)
-    facts = truth.facts(draw, logs.of_simulation(draw, made))
-    said = judging.said_of(made.shown)
-    return Outcome(
-        "simulated", seed, number, draw.kind, acceptance.accepted(facts), said, facts.shares, _told(draw, facts)
-    )
+    return _of("simulated", draw, made, logs.of_simulation(draw, made))
+
+
+def of_guests(seed: int, number: int, folder: Path) -> Outcome:
+    """A run between real kernels. RuntimeError if it failed without a fault."""
+    draw = drawing.of_guests(seed, number)
+    made = guests.make(draw, folder)
+    return _of("guests", draw, made, guests.of_run(made))
+
+
+def _of(world: str, draw: drawing.Draw, made: runs.Made, known: logs.Logs) -> Outcome:
+    facts = truth.facts(draw, known)
+    right, said = acceptance.accepted(facts), judging.said_of(made.shown)
+    return Outcome(world, draw.seed, draw.number, draw.kind, right, said, facts.shares, _told(draw, facts))
 
 
 def _told(draw: drawing.Draw, facts: Facts) -> str:

@@ -6,7 +6,7 @@ list. The times on the line follow from the log: a line is first in, first out. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.budget.packets import packets, repairs, resent, timer_waits
+from bench.budget.packets import Packet, lost, packets, repairs, resent, timer_waits
 from bench.budget.spans import Spans, union
 from bench.unseen.runs import OWN_PORT, Made, is_own
 from tests.support.capture_file import read_records
@@ -97,20 +97,25 @@ def ways(made: Made) -> dict[str, Way]:
 
 
 def _way(made: Made, name: str) -> Way:
-    path = made.truth["paths"][0][name]
-    settings = made.truth["settings"]["world"]["paths"][0][name]
     records, _ = read_records(made.whole[NEAR[name]])
     own_address = _source(records[0].data)
     # the first packet of all is the initiator's SYN
     sent = [each for each in records if (_source(each.data) == own_address) is (name == "to_target")]
-    log = path["packets"]
+    log = made.truth["paths"][0][name]["packets"]
     if [each.time_ns for each in sent] != [each["time_in_ns"] for each in log]:
         raise RuntimeError(f"the log of the link and the capture beside it differ: {len(log)} and {len(sent)} packets")
+    return of_log(made.truth, name, np.array([is_own(each) for each in sent], bool))
+
+
+def of_log(truth: Mapping[str, Any], name: str, is_own: NDArray[np.bool_] | None = None) -> Way:
+    """A direction by the log of its link; without a word about them, all packets are of the judged session."""
+    log = truth["paths"][0][name]["packets"]
     in_ns = np.array([each["time_in_ns"] for each in log], np.int64)
     size = np.array([each["bytes"] for each in log], np.int64)
     fate = np.array([each["fate"] for each in log])
-    start_ns, end_ns = on_line(in_ns, size, np.isin(fate, _NOT_ON_LINE), settings["rate_bps"])
-    return Way(in_ns, start_ns, end_ns, size, fate, np.array([is_own(each) for each in sent], bool))
+    rate_bps = truth["settings"]["world"]["paths"][0][name].get("rate_bps")
+    start_ns, end_ns = on_line(in_ns, size, np.isin(fate, _NOT_ON_LINE), rate_bps)
+    return Way(in_ns, start_ns, end_ns, size, fate, np.ones(len(log), bool) if is_own is None else is_own)
 
 
 def on_line(
@@ -156,37 +161,47 @@ class Losses:
 
 
 def losses(made: Made, found: Mapping[str, Way]) -> Losses:
-    """Losses and retransmission timers of both senders."""
-    dropped = {name: each.is_own & ~np.isin(each.fate, ("delivered", "under_way")) for name, each in found.items()}
+    """Losses and retransmission timers of both senders of a simulated run."""
     seen = {tap: packets(file, _TARGET_PORT, OWN_PORT) for tap, file in made.whole.items()}
+    has_lost = {
+        name: bool((way.is_own & ~np.isin(way.fate, ("delivered", "under_way"))).any()) for name, way in found.items()
+    }
+    logged = {name: made.truth["paths"][0][name]["packets"] for name in NEAR}
+    came = {name: {each["time_in_ns"]: each["time_out_ns"] for each in log} for name, log in logged.items()}
+    return losses_of(seen, made.truth, has_lost, came)
+
+
+def losses_of(
+    seen: Mapping[str, list[Packet]],
+    truth: Mapping[str, Any],
+    has_lost: Mapping[str, bool],
+    came: Mapping[str, Mapping[int, int | None]],
+) -> Losses:
+    """Losses and timers by the packets of the judged session at both taps, on one clock.
+
+    ``came`` has when a packet that left at a time arrived, where that is logged.
+    """
     data: list[tuple[int, int]] = []
     timers: list[tuple[int, int]] = []
     interrupted: list[tuple[int, int]] = []
+    first: list[int] = []
     for name, near in NEAR.items():
-        is_to_target = name == "to_target"
+        is_to_target, delay_ns = name == "to_target", truth["settings"]["world"]["paths"][0][name].get("delay_ns", 0)
+
+        def at_receiver(waits: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+            return [(sent + delay_ns, came[name].get(again) or again + delay_ns) for sent, again in waits]  # noqa: B023
+
         waits = timer_waits(seen[near], to_target=is_to_target)
         timers += waits
-        interrupted += _interrupted(made, waits)
-        if dropped[name].any():
-            mended = repairs(seen[near], seen[_other(near)], to_target=is_to_target)
-            found_here = [(each.first_ns, each.last_ns) for each in mended]
-            data += _at_receiver(made, name, found_here)
-            interrupted += _at_receiver(made, name, _interrupted(made, found_here))
-    times = [int(each.in_ns[dropped[name]].min()) for name, each in found.items() if dropped[name].any()]
-    times += [
-        each.time_ns
-        for name, near in NEAR.items()
-        for each in resent(seen[near])
-        if each.to_target is (name == "to_target")
-    ]
-    return Losses(union(data), union(timers), union(interrupted), len(data), min(times, default=None))
-
-
-def _at_receiver(made: Made, name: str, waits: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same waits, as the receiver has them."""
-    delay_ns = made.truth["settings"]["world"]["paths"][0][name]["delay_ns"]
-    came = {each["time_in_ns"]: each["time_out_ns"] for each in made.truth["paths"][0][name]["packets"]}
-    return [(first + delay_ns, came.get(last) or last + delay_ns) for first, last in waits]
+        interrupted += _interrupted(truth, waits)
+        first += [each.time_ns for each in resent(seen[near]) if each.to_target is is_to_target]
+        if has_lost[name]:
+            far = seen[_other(near)]
+            first += [each.time_ns for each in lost(seen[near], far, to_target=is_to_target)]
+            mended = [(each.first_ns, each.last_ns) for each in repairs(seen[near], far, to_target=is_to_target)]
+            data += at_receiver(mended)
+            interrupted += at_receiver(_interrupted(truth, mended))
+    return Losses(union(data), union(timers), union(interrupted), len(data), min(first, default=None))
 
 
 def segment_offsets(capture: Path, *, to_target: bool) -> Numbers:
@@ -196,9 +211,10 @@ def segment_offsets(capture: Path, *, to_target: bool) -> Numbers:
     return np.unique(np.array([each.sequence - 1 for each in sent if each.payload_bytes], np.int64))
 
 
-def _interrupted(made: Made, waits: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def _interrupted(truth: Mapping[str, Any], waits: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The waits that begin in a black-out."""
-    faults = [each for each in made.truth["faults"] if each["name"] == "black-out" and each["count"]]
+    # guests count no hits
+    faults = [each for each in truth["faults"] if each["name"] == "black-out" and each.get("count", 1)]
     return [
         (first, last)
         for first, last in waits
