@@ -32,6 +32,8 @@ _WRAP: Final = 1 << 32
 _MS: Final = 1_000_000
 _DEVICES_NS, _DEVICES_SHARE = 2 * _MS, 0.2
 """What the guests' devices may add to a delay."""
+_REACTION_NS: Final = 5 * _MS
+"""Within which a guest sends what an ACK allows."""
 _CLOCK_NS: Final = 2 * _MS
 """fio logs in milliseconds, and a clock is known to less than one."""
 
@@ -78,7 +80,7 @@ def of_run(made: Made) -> Logs:
         delays_of(truth),
         overtaken_share(truth),
         0,
-        0.0,
+        reaction_ns=_REACTION_NS,
     )
 
 

@@ -50,8 +50,10 @@ class Logs:
     """Packets that were overtaken, of those of their direction: the larger share."""
     service_ns: int
     """The least time that the target takes for a read."""
-    cut_share: float
+    cut_share: float = 0.0
     """PDUs whose headers the snaplen cut."""
+    reaction_ns: int = 1
+    """How long a host may take to send what it may send."""
 
 
 def of_simulation(draw: Draw, made: Made) -> Logs:

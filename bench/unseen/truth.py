@@ -111,6 +111,8 @@ class _Reading:
         self.ways, self.losses, self.commands, self.full = logs.ways, logs.losses, logs.commands, logs.full
         self.io = union(np.column_stack([self.commands["begin"], self.commands["end"]]))
         own = (way.own_queue for way in self.ways.values())
+        is_sent = (self.commands["is_read"] == 1) & (self.commands["at_first"] != NULL)
+        self.sending = union(np.column_stack([self.commands["at_first"], self.commands["at_last"]])[is_sent])
         self.busy = union(*self.full["initiator"].values(), self.losses.all, *own)
 
     def facts(self) -> Facts:
@@ -198,26 +200,27 @@ class _Reading:
         return self._of_read(own) if own["is_read"] else self._of_write(own, rounds)
 
     def _of_read(self, own: Mapping[str, int]) -> dict[str, Any]:
-        full = self.full["target"]
         arrived, first, last = own["at_command"], own["at_first"], own["at_last"]
         if first == NULL:
             return self._parts({}, union(), union([(arrived, own["at_end"])]), own["at_end"] - arrived)
         ready = self._ready(arrived, first)
-        backlog = union([(ready, last)])
+        # data stand behind those of other commands
+        behind = intersection(self.sending, union([(min(arrived + self.logs.service_ns, ready), ready)]))
+        claims = self._stopped(self.full["target"], union(behind, [(ready, last)]))
         service = subtraction(union([(arrived, ready)]), self.losses.all)
         status = union([(last, own["at_end"])])
         is_held = self.draw["target.status"] == "apart_held"
-        claims = self._stopped(full, backlog)
         if not is_held:
             service = union(service, status)
-        return self._parts(claims, status if is_held else union(), service, _length(service))
+        taken = subtraction(service, union(*claims.values()))
+        return self._parts(claims, status if is_held else union(), service, _length(taken))
 
     def _ready(self, arrived: int, first: int) -> int:
         """When the target had the data: at its first data, or while a window was closed before it, at most then."""
         least = arrived + self.logs.service_ns
         closed = union(*self.full["target"].values())
         place = int(np.searchsorted(closed[:, 0], first, side="left")) - 1
-        if place >= 0 and closed[place, 1] >= first - 1:
+        if place >= 0 and closed[place, 1] >= first - self.logs.reaction_ns:
             return int(np.clip(closed[place, 0], min(least, first), first))
         return first
 

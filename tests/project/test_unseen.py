@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.unseen import acceptance, drawing, logs, runs, truth, wire
+from bench.unseen import acceptance, drawing, guests, logs, runs, truth, wire
 from bench.unseen.__main__ import rates, reaches
 from bench.unseen.acceptance import HEALTHY, LIMITED, PROBLEM
 from bench.unseen.drawing import KINDS, MS, Draw
@@ -87,6 +87,15 @@ def test_queued_commands_do_not_add_their_service(tmp_path: Path) -> None:
     facts = _facts(tmp_path, _draw(workload__queue_depth=10, target__service_delay=5 * MS, tcp__initial_window=100))
     # a fifth of each life, though at most times some command is served
     assert facts.shares["target_service"] == pytest.approx(0.2, abs=0.01)
+
+
+def test_reads_behind_a_closed_window_wait_for_it(tmp_path: Path) -> None:
+    draw = _draw(workload__queue_depth=20, target__service_delay=5 * MS, tcp__initial_window=100)
+    facts = _facts(tmp_path, draw)
+    # 65,160 bytes are the first window: sixteen reads of 4,144 bytes begin in it, and four of 40 wait for an RTT
+    lives_ms = 40 * 25 + 4 * 20
+    assert facts.shares["receive_window"] == pytest.approx(4 * 20 / lives_ms)
+    assert facts.shares["target_service"] == pytest.approx(40 * 5 / lives_ms)
 
 
 def test_a_pause_of_the_program_is_no_io(tmp_path: Path) -> None:
@@ -187,6 +196,56 @@ def test_captures_that_begin_late_show_later_commands_alone(tmp_path: Path) -> N
     assert facts.command_count == 40 + 3 - 10
     assert facts.io_ns == pytest.approx(33 * 20 * MS)
     assert read_records(made.shown["initiator"])[0][0].time_ns == made.from_ns
+
+
+def _probed(**settings: Any) -> dict[str, Any]:
+    """A kernel's probe at three ACKs, 10 ms apart: 10 segments in flight, then 4, then none."""
+    probe = {
+        "src": ["10.0.0.1:5000"] * 3,
+        "time_ns": [0, 10 * MS, 20 * MS],
+        "snd_nxt": [2**32 - 4_480, 10_000, 14_480],
+        "snd_una": [2**32 - 4_480 - 14_480, 10_000 - 4 * 1_448, 14_480],
+        "snd_cwnd": [10, 10, 10],
+        "snd_wnd": [60_000, 60_000, 60_000],
+    }
+    return {
+        "guests": {"initiator": {"events": {"tcp_probe": probe}}},
+        "initiator_ends": [{"initiator_port": 5_000, "snd_mss": 1_448}],
+        "settings": {"world": {"initiator_tcp": settings}},
+    }
+
+
+def test_a_probe_tells_what_held_the_sender_until_then() -> None:
+    full = guests._full(_probed(), "initiator", 5_000, ahead_ns=-MS)
+    # nothing is known before the first ACK, and 4 of 10 segments are no full window
+    assert {name: spans.tolist() for name, spans in full.items()} == {
+        "receive_window": [],
+        "congestion_window": [],
+        "send_buffer": [],
+    }
+    small = guests._full(_probed(send_buffer_bytes=8_192), "initiator", 5_000, ahead_ns=-MS)
+    assert small["send_buffer"].tolist() == [[MS, 11 * MS]]
+    paced = guests._full(_probed(congestion_control="bbr"), "initiator", 5_000, ahead_ns=-MS)
+    assert paced["congestion_window"].tolist() == [[MS, 11 * MS]]
+    closed = _probed()
+    closed["guests"]["initiator"]["events"]["tcp_probe"]["snd_wnd"] = [60_000, 4 * 1_448, 60_000]
+    assert guests._full(closed, "initiator", 5_000, ahead_ns=0)["receive_window"].tolist() == [[0, 10 * MS]]
+
+
+def test_a_run_of_busy_guests_is_left_out() -> None:
+    delays = {"to_target": (10.0 * MS, 10.0 * MS), "to_initiator": (10.0 * MS, 10.0 * MS)}
+    times = {"begin": 0, "at_begin": 11 * MS, "at_end": 20 * MS, "end": 31 * MS}
+    commands = {name: np.array([each] * 2, np.int64) for name, each in times.items()} | {"is_read": np.array([1, 0])}
+    guests._require_quiet(commands, delays)
+    with pytest.raises(RuntimeError, match=r"took 5\.0 ms to_target"):
+        guests._require_quiet(commands | {"at_begin": np.array([15 * MS] * 2)}, delays)
+
+
+def test_draws_of_guests_repeat_and_need_nothing_that_guests_lack() -> None:
+    draws = [drawing.of_guests(7, number) for number in _NUMBERS]
+    assert draws == [drawing.of_guests(7, number) for number in _NUMBERS]
+    assert {draw.kind for draw in draws} == set(drawing.GUEST_KINDS)
+    assert not any(draw.storage or draw.foreign_count or "target.service-delay" in draw.values for draw in draws)
 
 
 @pytest.fixture(name="distance")
