@@ -1,6 +1,7 @@
 """Which headlines are right for a run, by its truth: the rule, in one table. This file reads no capture.
 
-A share is that of a part of `truth`, of the lives of all commands. Verdicts are H (healthy), L (limited), P (problem).
+A share is that of a part of `truth`. What follows by either share, of the I/O time or of the lives of all commands, is
+right. Verdicts are H (healthy), L (limited), P (problem).
 
 | cause | it is there | right headlines | |
 |---|---|---|---|
@@ -40,7 +41,7 @@ Nothing defines whether a window, a buffer, a held status or a full line is a li
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bench.unseen.drawing import MS
@@ -110,6 +111,14 @@ class Accepted:
 
 def accepted(facts: Facts) -> Accepted:
     """The headlines that are right for a run."""
+    found = _accepted(facts)
+    by_life = _accepted(replace(facts, shares=facts.life_shares, after_loss=facts.life_after_loss))
+    merged = _of([*found.causes, *by_life.causes], found.causes[0])
+    names = {name: own for name, own in merged.names.items() if name in found.names | by_life.names}
+    return Accepted(found.label, names, merged.causes)
+
+
+def _accepted(facts: Facts) -> Accepted:
     causes = sorted(_causes(facts), key=lambda each: -each.share)
     black_out = next((each for each in causes if each.label == "black-out"), None)
     if black_out and black_out.is_sure:

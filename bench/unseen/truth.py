@@ -14,14 +14,15 @@ counts:
 | target_service | the target has the command, or its data, and did not answer |
 | propagation | the rest |
 
-A share is of the lives of all commands together: what they wait for is what more speed would take away. The times of
-commands are those of the truth, of R2Ts those of the captures at both hosts. No result of the analysis is used.
+A share is of the I/O time: at each moment the commands in flight have equal parts of it. What commands wait for is what
+more speed would take away, so the share of the lives of all commands counts, too, where work is not steady. The times
+of commands are those of the truth, of R2Ts those of the captures at both hosts. No result of the analysis is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -52,6 +53,8 @@ class Facts:
     """The truth of a run, in numbers."""
 
     shares: Mapping[str, float]
+    """By part, of the I/O time; commands in flight together share the time."""
+    life_shares: Mapping[str, float]
     """By part, of the lives of the commands."""
     io_ns: int
     """Time with a command in flight."""
@@ -81,7 +84,9 @@ class Facts:
     loss_count: int
     """Lost packets with data."""
     after_loss: float
-    """Share of the congestion window after the first loss."""
+    """Share of the congestion window after the first loss, of the I/O time."""
+    life_after_loss: float
+    """The same, of the lives of the commands."""
     overtaken_share: float
     """Packets that were overtaken, of those of their direction: the larger share."""
     outlier_count: int
@@ -103,6 +108,33 @@ def facts(draw: Draw, logs: Logs) -> Facts:
     return _Reading(draw, logs).facts()
 
 
+@dataclass
+class _Sum:
+    """Parts of many commands."""
+
+    first_loss_ns: int | None
+    parts_ns: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PARTS, 0))
+    after_ns: int = 0
+
+    def add(self, span: tuple[int, int], found_ns: Mapping[str, int]) -> None:
+        """Adds the parts of a command."""
+        for part, amount_ns in found_ns.items():
+            self.parts_ns[part] += amount_ns
+        if self.first_loss_ns is not None and span[1] > self.first_loss_ns:
+            self.after_ns += found_ns["congestion_window"]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """Of all."""
+        total = max(1, sum(self.parts_ns.values()))
+        return {part: amount_ns / total for part, amount_ns in self.parts_ns.items()}
+
+    @property
+    def after_loss(self) -> float:
+        """The share of the congestion window in commands that ended after the first loss."""
+        return self.after_ns / max(1, sum(self.parts_ns.values()))
+
+
 class _Reading:
     """A run, as its logs have it."""
 
@@ -118,12 +150,12 @@ class _Reading:
     def facts(self) -> Facts:
         """All of it."""
         own = self.commands
-        parts_ns = dict.fromkeys(PARTS, 0)
-        after_ns, first_loss = 0, self.losses.first_ns
+        by_time, by_life = _Sum(self.losses.first_ns), _Sum(self.losses.first_ns)
         service, answers = [], []
         line = union(*(way.own_queue for way in self.ways.values()))
         foreign = union(*(way.foreign_queue for way in self.ways.values()))
         rounds = self.logs.rounds
+        shared = self._shared_time()
         for place in range(len(own["begin"])):
             span = int(own["begin"][place]), int(own["end"][place])
             claims = {"transfer": line, "foreign_queue": foreign, "loss_recovery": self.losses.all}
@@ -131,12 +163,11 @@ class _Reading:
             service.append(mine.pop("service_ns"))
             answers += mine.pop("answers_ns")
             near = {name: _within(spans, span) for name, spans in (claims | mine).items()}
-            found = attributed(span, near, "propagation")
-            for part, amount_ns in found.items():
-                parts_ns[part] += amount_ns
-            if first_loss is not None and span[1] > first_loss:
-                after_ns += found["congestion_window"]
-        total = max(1, sum(parts_ns.values()))
+            by_life.add(span, attributed(span, near, "propagation"))
+            first, last = (int(shared(each)) for each in span)
+            by_time.add(
+                span, attributed((first, last), {name: shared(each) for name, each in near.items()}, "propagation")
+            )
         io_ns = _length(self.io)
         whole = int(own["end"].max() - own["begin"].min())
         delays = self.logs.delays_ns.values()
@@ -144,7 +175,8 @@ class _Reading:
         outliers = self._outliers(np.asarray(service))
         queue = np.concatenate([way.queue_ns for way in self.ways.values()] or [np.empty(0, np.int64)])
         return Facts(
-            shares={part: amount_ns / total for part, amount_ns in parts_ns.items()},
+            shares=by_time.shares,
+            life_shares=by_life.shares,
             io_ns=io_ns,
             think_share=1 - io_ns / max(1, whole),
             line_share=_length(intersection(union(*(way.busy for way in self.ways.values())), self.io)) / max(1, io_ns),
@@ -160,13 +192,24 @@ class _Reading:
             loss_ns=_length(intersection(self.losses.all, self.io)),
             black_out_ns=_length(intersection(self.losses.interrupted, self.io)),
             loss_count=self.losses.data_count,
-            after_loss=after_ns / total,
+            after_loss=by_time.after_loss,
+            life_after_loss=by_life.after_loss,
             overtaken_share=self.logs.overtaken_share,
             command_count=len(latency),
             restarts=self._restarts(),
             cut_share=self.logs.cut_share,
             **outliers,
         )
+
+    def _shared_time(self) -> Callable[[Any], Any]:
+        """A clock that runs slower by the number of commands in flight: then their lives add up to the I/O time."""
+        begun, ended = np.sort(self.commands["begin"]), np.sort(self.commands["end"])
+        knots = np.unique(np.concatenate([begun, ended]))
+        flying = np.searchsorted(begun, knots, side="right") - np.searchsorted(ended, knots, side="right")
+        passed = np.append(0, np.cumsum(np.diff(knots) / np.maximum(flying[:-1], 1)))
+        origin = int(knots[0])
+        # from the first command on: a float holds these nanoseconds
+        return lambda times: np.round(np.interp(np.asarray(times) - origin, knots - origin, passed)).astype(np.int64)
 
     def _restarts(self) -> int:
         pauses = self.io[1:, 0] - self.io[:-1, 1]

@@ -94,8 +94,18 @@ def test_reads_behind_a_closed_window_wait_for_it(tmp_path: Path) -> None:
     facts = _facts(tmp_path, draw)
     # 65,160 bytes are the first window: sixteen reads of 4,144 bytes begin in it, and four of 40 wait for an RTT
     lives_ms = 40 * 25 + 4 * 20
-    assert facts.shares["receive_window"] == pytest.approx(4 * 20 / lives_ms)
-    assert facts.shares["target_service"] == pytest.approx(40 * 5 / lives_ms)
+    assert facts.life_shares["receive_window"] == pytest.approx(4 * 20 / lives_ms)
+    assert facts.life_shares["target_service"] == pytest.approx(40 * 5 / lives_ms)
+
+
+def test_commands_in_flight_together_share_the_time(tmp_path: Path) -> None:
+    draw = _draw(workload__queue_depth=2, workload__bytes=2 * 4 * _KIB)
+    draw.storage = [{"fault": "delayed_status", "by_ns": 20 * MS, "nth": 2, "operation": "read"}]
+    facts = _facts(tmp_path, draw)
+    # lives of 20 and 40 ms; the second waits for storage for 20, in 10 of which the first is in flight, too
+    assert facts.io_ns == pytest.approx(40 * MS)
+    assert facts.shares["target_service"] == pytest.approx((10 / 2 + 10) / 40)
+    assert facts.life_shares["target_service"] == pytest.approx(20 / 60)
 
 
 def test_a_pause_of_the_program_is_no_io(tmp_path: Path) -> None:
@@ -253,24 +263,35 @@ def fixture_distance(tmp_path: Path) -> Facts:
     return _facts(tmp_path, _draw())
 
 
+def _with(facts: Facts, shares: dict[str, float]) -> Facts:
+    whole = dict.fromkeys(truth.PARTS, 0.0) | shares
+    return replace(facts, shares=whole, life_shares=whole)
+
+
+def test_what_either_share_says_is_right(distance: Facts) -> None:
+    whole = dict.fromkeys(truth.PARTS, 0.0)
+    windows = {"receive_window": 0.6, "congestion_window": 0.4}
+    turned = {"receive_window": 0.4, "congestion_window": 0.6}
+    names = acceptance.accepted(replace(distance, shares=whole | windows, life_shares=whole | turned)).names
+    assert {"receive_window_small", "congestion_window_small"} <= names.keys()
+
+
 def test_parts_within_five_points_are_both_right(distance: Facts) -> None:
     near = {"propagation": 0.46, "receive_window": 0.5}
-    facts = replace(distance, shares=dict.fromkeys(truth.PARTS, 0.0) | near)
+    facts = _with(distance, near)
     names = acceptance.accepted(facts).names
     assert {"receive_window_small", "queue_depth_low"} <= names.keys()
     far = {"propagation": 0.44, "receive_window": 0.5}
-    facts = replace(distance, shares=dict.fromkeys(truth.PARTS, 0.0) | far)
+    facts = _with(distance, far)
     assert "queue_depth_low" not in acceptance.accepted(facts).names
 
 
 def test_no_problem_is_wrong_beside_a_problem(distance: Facts) -> None:
-    shares = dict.fromkeys(truth.PARTS, 0.0) | {"propagation": 0.7, "send_buffer": 0.3}
-    names = acceptance.accepted(replace(distance, shares=shares)).names
+    names = acceptance.accepted(_with(distance, {"propagation": 0.7, "send_buffer": 0.3})).names
     assert "send_buffer_small" in names
     assert "queue_depth_low" in names
     assert "none" not in names
-    shares = dict.fromkeys(truth.PARTS, 0.0) | {"propagation": 0.9, "send_buffer": 0.1}
-    assert "none" in acceptance.accepted(replace(distance, shares=shares)).names
+    assert "none" in acceptance.accepted(_with(distance, {"propagation": 0.9, "send_buffer": 0.1})).names
 
 
 def test_a_wrong_headline_and_a_wrong_verdict_are_misses(distance: Facts) -> None:
