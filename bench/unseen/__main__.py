@@ -18,6 +18,7 @@ import time
 import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -54,8 +55,8 @@ def main() -> int:
     began_s = time.monotonic()
     print(f"{machine()}; load {os.getloadavg()[0]:.1f}; {arguments.world}, seed {arguments.seed}", flush=True)
     jobs = arguments.jobs or (1 if arguments.world == "guests" else os.cpu_count())
-    with multiprocessing.get_context("fork").Pool(jobs) as pool:
-        results = list(pool.imap(made, range(arguments.count or _COUNTS[arguments.world])))
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("fork")) as pool:
+        results = list(pool.map(made, range(arguments.count or _COUNTS[arguments.world])))
     outcomes = [each for each in results if isinstance(each, Outcome)]
     show(outcomes)
     for error in (each for each in results if isinstance(each, str)):
