@@ -30,7 +30,8 @@ sides are right where the mean says otherwise. (e) Of sequential I/O below 1 MiB
 1. A black-out leads. It is the only cause from 1.25 times its threshold on, and one of several from 0.8 times on.
 2. Otherwise the cause with the largest share leads, and those within EQUAL_POINTS of it are right, too.
 3. Where the largest is no problem, a problem of 20 % is right, too, and `none` is wrong; from 5 % on both are right. A
-   loss forbids `none` from 5 % on; a slow start never does. Thinking is right beside all that is no problem.
+   loss forbids `none` from 5 % on; a slow start never does. A loss is right beside any other cause but a black-out, as
+   it is there from 5 % or 1 s on. Thinking is right beside all that is no problem.
 4. At a threshold (0.8 to 1.25 times; of the line 80 to 90 %, or commands wait so long for it) both sides are right.
 5. Where the snaplen cut the headers of 2 % of the PDUs, `capture_poor` is right, too; with fewer than 8 commands
    `too_short` is.
@@ -132,8 +133,11 @@ def _accepted(facts: Facts) -> Accepted:
     lead = next((each for each in right if each.is_sure), right[0])
     is_fine = not any(each.is_problem and each.is_sure for each in right)
     strict = [each for each in problems if each.is_sure and not each.is_mild and each.share >= _least(each)]
-    if is_fine:
-        right += [each for each in problems if each.share >= _NEARLY * _WORTH or each.is_loss]
+    right += [
+        each
+        for each in problems
+        if each.label == "loss" or (is_fine and (each.share >= _NEARLY * _WORTH or each.is_loss))
+    ]
     if black_out and black_out not in right:
         right.append(black_out)
     if is_fine:

@@ -268,6 +268,12 @@ def _with(facts: Facts, shares: dict[str, float]) -> Facts:
     return replace(facts, shares=whole, life_shares=whole)
 
 
+def test_a_loss_of_a_second_is_right_beside_a_full_line(distance: Facts) -> None:
+    full = replace(_with(distance, {"transfer": 0.97, "loss_recovery": 0.03}), line_share=0.97, loss_count=9)
+    assert set(acceptance.accepted(replace(full, loss_ns=1_500 * MS)).names) > {"line_saturated", "loss"}
+    assert "loss" not in acceptance.accepted(replace(full, loss_ns=200 * MS)).names
+
+
 def test_what_either_share_says_is_right(distance: Facts) -> None:
     whole = dict.fromkeys(truth.PARTS, 0.0)
     windows = {"receive_window": 0.6, "congestion_window": 0.4}
