@@ -5,10 +5,14 @@ Fails in CI where Chromium is missing.
 
 from __future__ import annotations
 
+import base64
+import io
 from collections.abc import Iterator
 from pathlib import Path as FilePath
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import iscsitrace
 from iscsitrace.report import captures, page
@@ -114,6 +118,38 @@ def test_the_page_fits_and_has_enough_contrast(browser: Browser, width: int, sch
     # the ink of the plots follows
     ink = browser.evaluate(f"getComputedStyle({SVG}).fill.match(/[0-9]+/g).map(Number)[0]")
     assert (ink > 200) == (scheme == "dark")
+
+
+WIDE = """
+(() => {
+  const wide = [...document.querySelectorAll(".scroll:not(.canvas)")].find(
+    (each) => !each.querySelector(".heat") && each.checkVisibility() && each.scrollWidth > each.clientWidth + 20);
+  wide.scrollLeft = POSITION;
+  wide.scrollIntoView({block: "center"});
+  const box = wide.getBoundingClientRect();
+  return [box.x + scrollX, box.y + scrollY, box.width, box.height];
+})()
+"""
+
+
+def edges_shaded(browser: Browser, position: str) -> tuple[bool, bool]:
+    """Whether the left and the right edge of a table that is too wide differ from its ground, at least in its gaps."""
+    x, y, width, height = browser.evaluate(WIDE.replace("POSITION", position))
+    clip = {"x": x, "y": y, "width": width, "height": height, "scale": 1}
+    data = browser.call("Page.captureScreenshot", format="png", clip=clip, captureBeyondViewport=True)["data"]
+    with Image.open(io.BytesIO(base64.b64decode(data))) as image:
+        pixels = np.asarray(image.convert("L"), dtype=np.float64)
+    ground = np.median(pixels)
+    left, right = (np.abs(np.median(pixels[:, columns]) - ground) > 10 for columns in (slice(0, 4), slice(-4, None)))
+    return bool(left), bool(right)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_table_that_goes_on_has_a_shadow_at_that_edge(browser: Browser, scheme: str) -> None:
+    browser.resize(400)
+    browser.prefer(scheme)
+    assert edges_shaded(browser, "0") == (False, True)
+    assert edges_shaded(browser, "wide.scrollWidth") == (True, False)
 
 
 def test_the_first_screen_shows_the_limiter_and_the_advice(browser: Browser) -> None:
