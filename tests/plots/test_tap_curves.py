@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from iscsitrace.errors import InputInvalid
+from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kind import view_of_commands, view_of_data_commands
 from iscsitrace.plots.kinds import legs, load, path
+from iscsitrace.plots.scales import duration
 from iscsitrace.plots.view import Zoom
 from iscsitrace.tables.trace import read
 from iscsitrace.taps.reading import TappedTrace, read_taps
@@ -39,18 +41,53 @@ def test_means_of_legs_add_up_to_the_mean_latency(trace: TappedTrace) -> None:
         assert found.over_time[:, number].sum() == pytest.approx(inside.mean() if len(inside) else 0)
 
 
+def test_the_network_has_both_directions_which_clocks_do_not_change(trace: TappedTrace) -> None:
+    view = view_of_data_commands(trace, Zoom(), 0)
+    ahead = read_taps({"host": FOLDER / "capture.pcap.gz", "disk": FOLDER / "target.pcap.gz"}, are_synchronised=True)
+    place = legs.PARTS.index("network")
+    one, other = (legs.compute(each.legs, each.cycles, view).over_time[place] for each in (trace, ahead))
+    # the clocks differ by 4 ms and more
+    assert trace.legs.raw("to_target_ns").tolist() != ahead.legs.raw("to_target_ns").tolist()
+    assert one == pytest.approx(other, abs=0.05 * MS)
+
+
 def test_delays_and_losses(trace: TappedTrace) -> None:
     view = view_of_commands(trace, Zoom(), 0)
     found = path.compute(trace.networks[0], ("host", "disk"), view, Detail())
     # netem: 8 ms in each direction, and no loss to the target
+    assert found.round_trip_ns is not None
+    assert 16 * MS < found.round_trip_ns < 17 * MS
     assert len(found.lost_to_target_ns) == 0
     assert len(found.lost_to_initiator_ns) == 36
     assert (np.diff(found.to_target.times_ns) >= 0).all()
-    for line in (found.to_target, found.to_initiator):
-        assert 8 * MS < np.median(line.values) < 10 * MS
+    for line, band in zip((found.to_target, found.to_initiator), found.bands, strict=True):
+        # the clocks leave open how both directions share it: the truth is above the points, and within the band
+        assert line.values.min() < 8 * MS < line.values.min() + found.unsure_ns
+        assert (np.nanmin(band.lows), np.nanmin(band.highs - band.lows)) == (line.values.min(), found.unsure_ns)
+        inside = (np.nanmin(band.lows) <= line.values) & (line.values + found.unsure_ns <= np.nanmax(band.highs))
+        assert inside.all()
+    assert path.notes(found) == [
+        f"both directions together take {duration(found.round_trip_ns)} or more: measured",
+        "the split between the directions is unknown: where one is longer by up to "
+        f"{duration(found.unsure_ns)}, the other is shorter by as much; how a delay varies is measured",
+    ]
     few = path.compute(trace.networks[0], ("host", "disk"), view, Detail(limit=10, columns=20))
     assert len(few.to_target) <= 80
     assert few.to_target.values.max() == found.to_target.values.max()
+
+
+def test_synchronised_clocks_leave_nothing_open() -> None:
+    trace = read_taps({"host": FOLDER / "capture.pcap.gz", "disk": FOLDER / "target.pcap.gz"}, are_synchronised=True)
+    found = path.compute(trace.networks[0], ("host", "disk"), view_of_commands(trace, Zoom(), 0), Detail())
+    assert found.unsure_ns == 0
+    assert len(path.notes(found)) == 1
+    with style.applied():
+        figure = style.new_figure()
+        path.draw(figure, found)
+    assert [each.get_label() for axes in figure.axes for each in axes.lines] == [
+        *("delay to the target", "delay to the initiator", "lost between the taps")
+    ]
+    assert not any(axes.patches for axes in figure.axes)
 
 
 @pytest.mark.parametrize("kind", ["legs", "path"])

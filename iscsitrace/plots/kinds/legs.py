@@ -22,8 +22,11 @@ from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.amounts import count
 
-PARTS: Final = ("initiator", "to_target", "target", "to_initiator", "held")
-"""The hosts without what their TCP held, both ways, and what TCP held in both hosts."""
+PARTS: Final = ("initiator", "network", "target", "held")
+"""The hosts without what their TCP held, the network in both directions together, and what TCP held in both hosts.
+
+How the directions share the network's time depends on the clocks; their sum does not.
+"""
 MOST_BINS: Final = 80
 SIZES: Final = 10
 
@@ -69,9 +72,11 @@ def compute(legs: Table, cycles: Table, view: View) -> LegCurves:
 
 
 def _parts(legs: Table) -> Array:
-    initiator, out, target, back = (legs.raw(f"{name}_ns") for name in PARTS[:4])
+    initiator, out, target, back = (
+        legs.raw(f"{name}_ns") for name in ("initiator", "to_target", "target", "to_initiator")
+    )
     held = legs.raw("initiator_held_ns"), legs.raw("target_held_ns")
-    return np.array([initiator - held[0], out, target - held[1], back, held[0] + held[1]])
+    return np.array([initiator - held[0], out + back, target - held[1], held[0] + held[1]])
 
 
 def _grouped(names: list[tuple[str, int]]) -> tuple[list[tuple[str, int]], Array]:
@@ -89,9 +94,8 @@ def _grouped(names: list[tuple[str, int]]) -> tuple[list[tuple[str, int]], Array
 
 _LOOKS: Final = {
     "initiator": ("initiator's host", "#F0E442", ""),
-    "to_target": ("network to the target", style.SKY, ""),
+    "network": ("network, both directions", style.SKY, ""),
     "target": ("target", style.ORANGE, ""),
-    "to_initiator": ("network to the initiator", style.BLUE, ".."),
     "held": ("held by TCP: windows, ACKs, losses", "#8fd6c0", "//"),
 }
 _SEEN_SHARE: Final = 1 / 400

@@ -10,7 +10,7 @@ from matplotlib.ticker import FuncFormatter
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import style
-from iscsitrace.plots.decimation import Detail, extremes
+from iscsitrace.plots.decimation import Detail, even_edges, extremes
 from iscsitrace.plots.kind import Kind
 from iscsitrace.plots.marks import Array, Line
 from iscsitrace.plots.scales import TimeAxis, duration
@@ -18,6 +18,18 @@ from iscsitrace.plots.view import View
 from iscsitrace.tables.trace import Trace
 from iscsitrace.taps.network import Delays, Network
 from iscsitrace.taps.reading import tapped
+
+_STEPS = 300
+"""Steps of the bands."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """The least and the greatest value of each step of time; NaN where it has none."""
+
+    edges_ns: Array
+    lows: Array
+    highs: Array
 
 
 @dataclass(frozen=True)
@@ -27,9 +39,16 @@ class PathCurves:
     view: View
     names: tuple[str, str]
     to_target: Line
+    """Each delay is at least this long."""
     to_initiator: Line
     unsure_ns: int
-    """Half of what the bounds of the clocks leave open: one direction gains what the other loses."""
+    """So much longer every delay of one direction may be: what the bounds of the clocks leave open. The other
+    direction is shorter by as much: only the sum of both is measured.
+    """
+    round_trip_ns: int | None
+    """The least delay of both directions together, which no clock has a part in; None where one has no packets."""
+    bands: tuple[Band, Band]
+    """Where the delays may be, to the target and to the initiator."""
     lost_to_target_ns: Array
     """When lost packets passed the sender's tap."""
     lost_to_initiator_ns: Array
@@ -37,22 +56,53 @@ class PathCurves:
 
 def compute(network: Network, names: tuple[str, str], view: View, detail: Detail) -> PathCurves:
     """The delays of a view; InputInvalid where there are none."""
-    out, back = (_line(each, view, detail) for each in (network.to_target, network.to_initiator))
+    clock = network.clock
+    out, back = (_of_view(each, view) for each in (network.to_target, network.to_initiator))
     if not len(out) and not len(back):
         raise InputInvalid("nothing to draw: no packet of the view passed both taps")
-    unsure_ns = (network.clock.high_ns - network.clock.low_ns) // 2
+    # B's clock may be as far ahead as high_ns: then what reaches B was as much faster
+    surely = (
+        Line(out.times_ns, np.maximum(out.values - (clock.high_ns - clock.offset_ns), 0)),
+        Line(back.times_ns, np.maximum(back.values - (clock.offset_ns - clock.low_ns), 0)),
+    )
+    unsure_ns = clock.high_ns - clock.low_ns
     lost_out, lost_back = (_lost(network, view, to_target=way) for way in (True, False))
-    return PathCurves(view, names, out, back, unsure_ns, lost_out, lost_back)
+    return PathCurves(
+        view=view,
+        names=names,
+        to_target=_thinned(surely[0], view, detail),
+        to_initiator=_thinned(surely[1], view, detail),
+        unsure_ns=unsure_ns,
+        round_trip_ns=int(out.values.min() + back.values.min()) if len(out) and len(back) else None,
+        bands=(_band(surely[0], unsure_ns, view), _band(surely[1], unsure_ns, view)),
+        lost_to_target_ns=lost_out,
+        lost_to_initiator_ns=lost_back,
+    )
 
 
-def _line(delays: Delays, view: View, detail: Detail) -> Line:
+def _of_view(delays: Delays, view: View) -> Line:
     inside = (delays.time_ns >= view.start_ns) & (delays.time_ns <= view.end_ns)
     times, values = delays.time_ns[inside], delays.delay_ns[inside]
     order = np.argsort(times, kind="stable")
-    times, values = times[order], values[order]
-    edges = detail.edges(len(times), view.start_ns, view.end_ns)
-    kept = slice(None) if edges is None else extremes(times, values, edges)
-    return Line(times[kept], values[kept])
+    return Line(times[order], values[order])
+
+
+def _thinned(line: Line, view: View, detail: Detail) -> Line:
+    edges = detail.edges(len(line), view.start_ns, view.end_ns)
+    kept = slice(None) if edges is None else extremes(line.times_ns, line.values, edges)
+    return Line(line.times_ns[kept], line.values[kept])
+
+
+def _band(least: Line, unsure_ns: int, view: View) -> Band:
+    """From the least delay of each step to the greatest that it may be."""
+    edges = even_edges(view.start_ns, view.end_ns + 1, _STEPS)
+    place = np.searchsorted(edges, least.times_ns, side="right") - 1
+    lows, highs = np.full(len(edges) - 1, np.inf), np.full(len(edges) - 1, -np.inf)
+    np.minimum.at(lows, place, least.values)
+    np.maximum.at(highs, place, least.values + unsure_ns)
+    is_empty = lows > highs
+    lows[is_empty] = highs[is_empty] = np.nan
+    return Band(edges, lows, highs)
 
 
 def _lost(network: Network, view: View, *, to_target: bool) -> Array:
@@ -78,10 +128,15 @@ def draw(figure: Figure, path: PathCurves) -> None:
         ("to the target", path.to_target, path.lost_to_target_ns, style.SKY),
         ("to the initiator", path.to_initiator, path.lost_to_initiator_ns, style.BLUE),
     )
-    for axes, (name, delays, lost, color) in zip(panels, directions, strict=True):
+    for axes, (name, delays, lost, color), band in zip(panels, directions, path.bands, strict=True):
+        if path.unsure_ns:
+            axes.stairs(
+                band.highs, time.of(band.edges_ns), baseline=band.lows, fill=True, color=style.GREY, alpha=0.22,
+                linewidth=0, label=f"up to {duration(path.unsure_ns)} more, which the clocks do not tell",
+            )  # fmt: skip
         axes.plot(
             time.of(delays.times_ns), delays.values, linestyle="none", marker=".", markersize=2, color=color,
-            label=f"one-way delay {name}",
+            label=f"delay {name}{', at least' if path.unsure_ns else ''}",
         )  # fmt: skip
         if len(lost):
             axes.plot(
@@ -93,14 +148,20 @@ def draw(figure: Figure, path: PathCurves) -> None:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value) if value else "0"))
     panels[0].set_ylim(bottom=0)
     time.apply(panels[1])
-    style.legend(panels[0], *panels, columns=3)
+    style.legend(panels[0], *panels, columns=4)
 
 
 def notes(path: PathCurves) -> list[str]:
-    """What the bounds of the clocks leave open."""
-    if not path.unsure_ns:
-        return []
-    return [f"by the clocks' bounds one direction may be slower by up to {duration(path.unsure_ns)}, the other faster"]
+    """What is measured, and what the bounds of the clocks leave open."""
+    found = []
+    if path.round_trip_ns is not None:
+        found.append(f"both directions together take {duration(path.round_trip_ns)} or more: measured")
+    if path.unsure_ns:
+        found.append(
+            "the split between the directions is unknown: where one is longer by up to "
+            f"{duration(path.unsure_ns)}, the other is shorter by as much; how a delay varies is measured"
+        )
+    return found
 
 
 def title(path: PathCurves) -> str:
@@ -119,7 +180,8 @@ KIND = Kind(
     draw=draw,
     title=title,
     notes=notes,
-    how_to_read="A delay that rises and falls is a queue. A red cross is a packet that the network lost.",
+    how_to_read="A delay that rises and falls is a queue. The band is what the clocks leave open. A red cross is a "
+    "packet that the network lost.",
     has_timeline=False,
     is_of_taps=True,
     place=9,
