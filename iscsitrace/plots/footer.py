@@ -14,7 +14,10 @@ from iscsitrace.wording import cells
 from iscsitrace.wording.amounts import percent
 
 _NAME_LIMIT = 100
-_LINE_LIMIT = 170
+_PER_INCH = 15.0
+"""Characters of the footer in an inch: a line of many wide ones is shorter than the picture, too."""
+_TITLE_PER_INCH = 9.0
+"""The same of the title."""
 _SHOWN = 3
 
 
@@ -24,9 +27,11 @@ def write(figure: Figure, title: str, subject: Subject, notes: Iterable[str] = (
 
 
 def write_lines(figure: Figure, title: str, lines: Iterable[str]) -> None:
-    """Writes the title above the axes, and lines below."""
+    """Writes the title above the axes, and lines below; both are wrapped to the width."""
+    width_in = figure.get_figwidth()
+    title = "\n".join(textwrap.wrap(title, int(_TITLE_PER_INCH * width_in)))
     figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold", parse_math=False)
-    parts = [part for line in lines for part in textwrap.wrap(line, _LINE_LIMIT)]
+    parts = [part for line in lines for part in textwrap.wrap(line, int(_PER_INCH * width_in))]
     figure.supxlabel("\n".join(parts), x=0.01, ha="left", fontsize=7.5, color=style.GREY, parse_math=False)
 
 

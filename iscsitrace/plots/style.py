@@ -6,6 +6,7 @@ line style.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any, cast
@@ -16,16 +17,17 @@ from matplotlib.axes import Axes
 from matplotlib.collections import Collection, LineCollection
 from matplotlib.container import Container
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 BLACK, GREY, PALE = "#000000", "#7a7a7a", "#e9e9e9"
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILLION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 
-WIDTH_IN, HEIGHT_IN = 11.0, 6.2
+WIDTH_IN, HEIGHT_IN, DPI = 11.0, 6.2, 110
 _STYLE: dict[str, Any] = {
-    "figure.dpi": 110,
-    "savefig.dpi": 110,
+    "figure.dpi": DPI,
+    "savefig.dpi": DPI,
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
     "font.family": "DejaVu Sans",
@@ -53,6 +55,8 @@ _STYLE: dict[str, Any] = {
     "pdf.fonttype": 42,
     "path.simplify": True,
 }
+_LABELS_IN = 0.7
+"""Room for the ticks and the label of a y axis."""
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": "iscsitrace"},
     "svg": {"Date": None, "Creator": "iscsitrace"},
@@ -61,6 +65,13 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 OPERATION_MARKS = {"read": (BLUE, "o"), "write": (ORANGE, "s")}
 OTHER_MARK = (GREY, "^")
+RETRANSMISSION_MARKS = {
+    "fast": ("v", "fast retransmit"),
+    "timeout": ("X", "timeout"),
+    "tail_probe": ("D", "tail loss probe"),
+    "unknown": ("d", "retransmission, cause unknown"),
+}
+"""Marker and label by cause."""
 
 
 @contextmanager
@@ -77,10 +88,10 @@ def new_figure(height_in: float = HEIGHT_IN, width_in: float = WIDTH_IN) -> Figu
     return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
-def write(figure: Figure, stream: IO[bytes], file_format: str) -> None:
-    """Writes the plot as ``png``, ``svg`` or ``pdf``."""
+def write(figure: Figure, stream: IO[bytes], file_format: str, dots_per_inch: float | None = None) -> None:
+    """Writes the plot as ``png``, ``svg`` or ``pdf``; a PNG by default with DPI pixels per inch."""
     with applied():
-        figure.savefig(stream, format=file_format, metadata=_METADATA[file_format])
+        figure.savefig(stream, format=file_format, metadata=_METADATA[file_format], dpi=dots_per_inch or DPI)
 
 
 def operation_mark(operation: str) -> tuple[str, str]:
@@ -100,24 +111,43 @@ def legend(top: Axes, *sources: Axes, columns: int = 5, lift: float = 0.0) -> No
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             if _is_seen(handle, axes):
                 found.setdefault(label, handle)
-    if found:
-        made = top.legend(
-            list(found.values()),
-            list(found),
-            loc="lower left",
-            bbox_to_anchor=(0.0, 1.0 + lift),
-            ncols=columns,
-            borderaxespad=0.3,
-            columnspacing=1.2,
-            handlelength=1.8,
-            frameon=False,
-        )
-        # thin lines and points are hard to see in the legend
-        for handle in filter(None, made.legend_handles):
-            if isinstance(handle, Line2D | LineCollection):
-                handle.set_linewidth(max(1.6, float(np.max(handle.get_linewidth()))))
-            if isinstance(handle, Line2D):
-                handle.set_markersize(max(7.0, handle.get_markersize()))
+    if not found:
+        return
+    made = fitted_legend(
+        top, list(found.values()), list(found), columns, loc="lower left", bbox_to_anchor=(0.0, 1.0 + lift),
+        borderaxespad=0.3, columnspacing=1.2, handlelength=1.8,
+    )  # fmt: skip
+    # thin lines and points are hard to see in the legend
+    for handle in filter(None, made.legend_handles):
+        if isinstance(handle, Line2D | LineCollection):
+            handle.set_linewidth(max(1.6, float(np.max(handle.get_linewidth()))))
+        if isinstance(handle, Line2D):
+            handle.set_markersize(max(7.0, handle.get_markersize()))
+
+
+def fitted_legend(
+    axes: Axes, handles: list[Any], labels: list[str], columns: int, *, beside: Axes | None = None, **look: Any
+) -> Legend:
+    """A legend without a frame, of at most ``columns``: fewer where they have no room in the width of ``beside``, by
+    default of the axes themselves.
+    """
+    room_px = _room_px(beside or axes)
+    for count in range(max(1, min(columns, len(labels))), 0, -1):
+        made = axes.legend(handles, labels, ncols=count, frameon=False, **look)
+        if made.get_window_extent().width <= room_px:
+            break
+    return made
+
+
+def _room_px(axes: Axes) -> float:
+    """The width of the picture that the axes have, but for the labels beside them."""
+    place, share = axes.get_subplotspec(), 1.0
+    if place is not None:
+        grid = place.get_gridspec()
+        ratios = np.asarray(grid.get_width_ratios(), dtype=np.float64)
+        share = float(ratios[place.colspan.start : place.colspan.stop].sum() / ratios.sum())
+    figure = axes.get_figure(root=True)
+    return (share * figure.get_figwidth() - _LABELS_IN) * figure.dpi if figure else math.inf
 
 
 def _is_seen(handle: Any, axes: Axes) -> bool:

@@ -201,9 +201,9 @@ def _draw_strip(above: Axes, timeline: Timeline, time: TimeAxis) -> None:
     handles, labels = key(timeline.marks, has_outage=len(timeline.outages) > 0)
     place = above.get_subplotspec()
     columns = _WIDE if place is None or place.get_gridspec().ncols == 1 else _NARROW
-    strip.legend(
-        handles, labels, loc="upper left", bbox_to_anchor=(0.0, -0.42 / _HEIGHT_IN), ncols=columns,
-        frameon=False, fontsize=7.5, borderaxespad=0, columnspacing=1.2, handletextpad=0.4,
+    style.fitted_legend(
+        strip, handles, labels, columns, beside=above, loc="upper left", bbox_to_anchor=(0.0, -0.42 / _HEIGHT_IN),
+        fontsize=7.5, borderaxespad=0, columnspacing=1.2, handletextpad=0.4,
     )  # fmt: skip
 
 

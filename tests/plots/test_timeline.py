@@ -16,13 +16,13 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import kinds, style, timeline
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kinds import events as lanes
+from iscsitrace.plots.marks import Spans
 from iscsitrace.plots.timeline import LAYERS, SORTS
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.wording.event_kinds import EVENT_KINDS
-from tests.support.capture_file import write_pcap
-from tests.support.conversation import Conversation, Session
 from tests.support.tables_by_hand import table
 
+SAMPLES = Path(__file__).parents[2] / "samples"
 VECTORS = Path(__file__).parents[1] / "vectors" / "guests"
 SECOND = 1_000_000_000
 OVER_TIME = [name for name in kinds.NAMES if kinds.load(name).has_timeline]
@@ -43,11 +43,8 @@ def strips(figure: Figure) -> list[Axes]:
 
 
 @pytest.fixture(scope="module")
-def healthy(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    conversation = Conversation()
-    conversation.session(Session()).login().read(count=40).logout()
-    capture = write_pcap(tmp_path_factory.mktemp("healthy") / "a.pcap", conversation.run().packets, 1)
-    return iscsitrace.read(capture, tables=every_table())
+def healthy() -> Trace:
+    return iscsitrace.read(SAMPLES / "sequential-read-4ms" / "capture.pcapng.gz", tables=every_table())
 
 
 def every_table() -> tuple[str, ...]:
@@ -174,7 +171,10 @@ def test_the_strip_is_right_below_the_axes_over_time_and_as_wide(broken: Trace, 
 
 def test_lanes_are_the_sessions_of_a_story_and_tell_the_worst_in_words(broken: Trace) -> None:
     shown = lanes.compute(broken.table, lanes.view_of(broken.table, Zoom(), broken.inputs[0]["time_first_ns"]))
-    assert [lane.label for lane in shown.lanes] == [f"session {row['session']}" for row in broken.sessions.rows()]
+    address = next(iter(broken.connections.rows()))["initiator_address"]
+    assert [(lane.label, lane.host) for lane in shown.lanes] == [
+        (f"session {row['session']}, {address}", row["initiator_name"]) for row in broken.sessions.rows()
+    ]
     assert shown.lane_count == len(shown.lanes)
     rows = list(broken.events.rows())
     worst = next(row for row in rows if row["severity"] == "error")
@@ -200,9 +200,16 @@ def test_of_many_sessions_those_with_the_worst_events_are_shown() -> None:
         "events": events(event("login_refused", "error", 3, session=count - 1, connection=count - 1)),
     }
     shown = lanes.compute(tables.__getitem__, lanes.view_of(tables.__getitem__, Zoom(), 0))
-    assert [lane.label for lane in shown.lanes] == [
-        *(f"session {number}" for number in range(lanes.LANES - 1)), f"session {count - 1}",
-    ]  # fmt: skip
+    numbers = [*range(lanes.LANES - 1), count - 1]
+    assert [lane.label for lane in shown.lanes] == [f"session {number}, 10.0.0.1" for number in numbers]
+    # without a login the portal is known
+    assert {lane.host for lane in shown.lanes} == {"to 10.0.0.2:3260"}
     assert shown.lane_count == count
     assert shown.told == ("3.00 s: login_refused",)
     assert kinds.load("events").notes(shown)[-1].startswith(f"{lanes.LANES} of {count} sessions")
+
+
+def test_a_long_name_of_a_host_keeps_its_end() -> None:
+    lane = lanes.Lane("session 0, 10.0.0.1", "iqn.2026-01.org.example:rack-7:host-12", 0, 1, (), Spans())
+    assert lanes._named(lane, 38) == "session 0, 10.0.0.1\niqn.2026-01.org.example:rack-7:host-12"
+    assert lanes._named(lane, 17) == "session 0, 10.0.0.1\n...rack-7:host-12"

@@ -37,6 +37,9 @@ class Lane:
     """One session, or the connections between two hosts that belong to none."""
 
     label: str
+    """Its number, and the address of the initiator."""
+    host: str
+    """The name of the initiator; without a session, the portal that it tried to reach."""
     start_ns: int
     end_ns: int
     marks: tuple[timeline.Marks, ...]
@@ -128,11 +131,11 @@ def _rows_by_lane(events: Table, found: list[tuple[Story, int | None]]) -> list[
 def _lane(story: Story, number: int | None, events: Table, shown: View) -> Lane:
     rows = [row for row in story.connections if row["session"] == number]
     row = rows[0]
-    label = (
-        f"session {number}" if number is not None else f"no session: to {row['target_address']}:{row['target_port']}"
-    )
+    names = {each["session"]: each["initiator_name"] for each in story.sessions}
+    portal = f"to {row['target_address']}:{row['target_port']}"
     return Lane(
-        label,
+        f"{'no session' if number is None else f'session {number}'}, {row['initiator_address']}",
+        portal if number is None else names.get(number) or portal,
         min(each["time_first_ns"] for each in rows),
         max(each["time_last_ns"] for each in rows),
         timeline.marks(events, shown, has_all=True),
@@ -165,13 +168,13 @@ def _told(events: Table, shown: View) -> list[str]:
 
 
 _LANE_IN = 0.5
-_KEY_IN = 1.75
-"""Width of an entry of the legend."""
+_KEY_COLUMNS = 7
 _LAYER = 0.24
 """Distance of the marks of TCP, iSCSI and SCSI in a lane."""
 _ROOM_IN = 1.6
 """Height of the plot besides its lanes: title, legend, axis and facts."""
-_LABEL_LIMIT = 48
+_LABEL_PER_INCH = 4.5
+"""Characters of a label for each inch of the width of the plot."""
 
 
 def draw(figure: Figure, lanes: Lanes) -> None:
@@ -189,24 +192,25 @@ def draw(figure: Figure, lanes: Lanes) -> None:
         )  # fmt: skip
         places = [row + _LAYER * (timeline.LAYERS.index(marks.sort.layer) - 1) for marks in lane.marks]
         timeline.draw_marks(axes, lane.marks, lanes.view, places)
+    limit = int(_LABEL_PER_INCH * figure.get_figwidth())
     axes.set_ylim(len(lanes.lanes) - 0.45, -0.55)
-    axes.set_yticks(range(len(lanes.lanes)), [_shown(lane.label) for lane in lanes.lanes])
+    axes.set_yticks(range(len(lanes.lanes)), [_named(lane, limit) for lane in lanes.lanes], fontsize=7.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     every = tuple(
         marks for sort in timeline.SORTS for lane in lanes.lanes for marks in lane.marks if marks.sort is sort
     )
     handles, labels = timeline.key(every, has_outage=any(len(lane.outages) for lane in lanes.lanes))
-    columns = max(2, round(figure.get_size_inches()[0] / _KEY_IN))
-    axes.legend(
-        handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=columns, frameon=False,
-        borderaxespad=0.3, columnspacing=1.2, handletextpad=0.5,
+    style.fitted_legend(
+        axes, handles, labels, _KEY_COLUMNS, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.3,
+        columnspacing=1.2, handletextpad=0.5,
     )  # fmt: skip
 
 
-def _shown(label: str) -> str:
-    safe = cells.text(label)
-    return safe if len(safe) <= _LABEL_LIMIT else f"{safe[: _LABEL_LIMIT - 3]}..."
+def _named(lane: Lane, limit: int) -> str:
+    """Its two lines: of a long name the end, which tells hosts apart."""
+    host = cells.text(lane.host)
+    return f"{cells.text(lane.label)}\n{host if len(host) <= limit else f'...{host[3 - limit :]}'}"
 
 
 def height_in(lanes: Lanes) -> float:

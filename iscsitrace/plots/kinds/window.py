@@ -182,12 +182,6 @@ def _recoveries(recoveries: Table, view: View) -> Spans:
 # --- drawing
 
 
-_CAUSES = {
-    "fast": ("v", "fast retransmit"),
-    "timeout": ("X", "timeout"),
-    "tail_probe": ("D", "tail loss probe"),
-    "unknown": ("d", "retransmission, cause unknown"),
-}
 _LABELS = {
     "owin": "owin: sent, not acknowledged",
     "pipe": "pipe: estimated in the network, where it differs",
@@ -227,7 +221,7 @@ def draw(figure: Figure, window: Window) -> None:
         label=_LABELS["kernel_ssthresh"],
     )  # fmt: skip
     for cause, marks in window.retransmissions.items():
-        marker, label = _CAUSES[cause]
+        marker, label = style.RETRANSMISSION_MARKS[cause]
         axes.plot(
             time.of(marks.times_ns), amounts.of(marks.values), linestyle="none", marker=marker,
             markersize=3.5 if window.is_decimated else 6,
