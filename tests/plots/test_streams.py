@@ -103,7 +103,7 @@ def test_of_more_connections_those_that_lost_most_time_are_shown_and_the_others_
     assert (found.carrying_count, found.at_once_count) == (20, 20)
     others = found.others
     assert others is not None
-    assert others.count == 17
+    assert len(others.connections) == 17
     # of 0 to 18 without 3 and 7: 10 to 190 bytes three times; eight have less than 10, and eight have more
     at = np.searchsorted(others.times_ns, [399, 400, 899, 900], side="right") - 1
     curves = [curve[at].tolist() for curve in (others.least, others.middle, others.most)]
@@ -234,3 +234,42 @@ def test_streams_of_436_sessions_are_drawn(tmp_path: Path) -> None:
         assert times[1] - times[0] > 0.05 * (high - low)
     (note,) = [note for note in drawing.notes if "of 436 connections with data are drawn" in note]
     assert note.startswith("8 of 436")
+
+
+def test_of_many_connections_all_are_ranked_by_their_bytes() -> None:
+    rows = [
+        segment(at, place * (1 + number), 1 + number, connection=number)
+        for number in range(5)
+        for place, at in enumerate((100, 900))
+    ]
+    view = View(origin_ns=0, start_ns=100, end_ns=900, connections=tuple(range(5)))
+    found = streams.compute(table("segments", *rows), table("window"), view, Detail(top=2))
+    assert found.ranked == [(4, 10), (3, 8), (2, 6), (1, 4), (0, 2)]
+    assert "connection 4 carried 5.00 times the bytes of connection 0" in streams.notes(found)
+    with style.applied():
+        figure = style.new_figure()
+        streams.draw(figure, found)
+    _, ranking = figure.axes
+    every, *own = ranking.patches
+    assert every.get_data().values.tolist() == [10, 8, 6, 4, 2]  # type: ignore[attr-defined]
+    # those with a line on the left stand out, with its mark
+    assert [(bar.get_x() + 0.5, bar.get_height()) for bar in own] == [(0, 10), (1, 8)]  # type: ignore[attr-defined]
+    assert [line.get_marker() for line in ranking.lines] == ["o", "s"]
+    assert ranking.get_xlabel() == "5 connections, the most bytes first"
+
+
+@pytest.mark.parametrize(("count", "is_mean"), [(3, False), (4, True)])
+def test_bytes_in_flight_of_more_than_three_streams_are_means(count: int, is_mean: bool) -> None:
+    rows = [segment(0, 0, 1, connection=number) for number in range(count)]
+    changes = [
+        {"connection": number, "time_ns": at, "owin_bytes": owin}
+        for number in range(count)
+        for at, owin in ((0, 8), (30, 0), (60, 8), (61, 0))
+    ]
+    view = View(origin_ns=0, start_ns=0, end_ns=120, connections=tuple(range(count)))
+    found = streams.compute(table("segments", *rows), table("window", *changes), view)
+    assert found.step_ns == (2 if is_mean else None)
+    line = dict(points(found.streams[0].outstanding))
+    # in steps of 2 ns: full until 30, and for half of the step from 60 on
+    assert [line.get(at) for at in (0, 28, 30, 60, 62)] == ([8, 8, 0, 4, 0] if is_mean else [8, None, 0, 8, None])
+    assert ("bytes in flight are the mean of steps of 2 ns" in streams.notes(found)) == is_mean

@@ -35,6 +35,10 @@ LIMIT = 5000
 """Packets of a connection up to which all are drawn."""
 _STEPS = 200
 """Instants of the curves of connections that are not drawn each for itself."""
+_EACH = 3
+"""Streams up to which every change of the bytes in flight is drawn: more such curves hide each other."""
+_MEAN_STEPS = 60
+"""Steps of the mean that is drawn of more."""
 _TRANSFER = PARTS.index("transfer")
 _NEW = tuple(CATEGORIES["segment_class"].index(word) for word in ("new", "reordered", "retransmission"))
 _RETRANSMISSION = _NEW[-1]
@@ -60,7 +64,9 @@ class Stream:
 class Others:
     """Connections beside those that are drawn each for itself: bytes carried since the start of the view."""
 
-    count: int
+    connections: tuple[int, ...]
+    passed_bytes: tuple[int, ...]
+    """What each carried in all."""
     times_ns: Array
     least: Array
     middle: Array
@@ -84,6 +90,16 @@ class Streams:
     is_decimated: bool
     job: Job | None = None
     """The job of most of them."""
+    step_ns: int | None = None
+    """The steps of which the bytes in flight are the mean; None where every change is drawn."""
+
+    @property
+    def ranked(self) -> list[tuple[int, int]]:
+        """Every connection at work in the time of the busiest, and the bytes that it carried: the most first."""
+        every = {each.connection: each.passed_bytes for each in self.streams}
+        if self.others is not None:
+            every |= zip(self.others.connections, self.others.passed_bytes, strict=True)
+        return sorted(every.items(), key=lambda each: -each[1])
 
 
 def compute(
@@ -116,11 +132,14 @@ def compute(
         shown = sorted(carried, key=lambda number: carried[number].bytes, reverse=True)
     edges = detail.edges(max(carried[number].packet_count for number in shown), view.start_ns, view.end_ns)
     passed = _passed(segments, view, shown, edges)
+    mean_edges = even_edges(view.start_ns, view.end_ns, _MEAN_STEPS) if len(shown) > _EACH else None
     job = _job(jobs, view, shown)
     of_job = {stream.run.connection: stream for stream in job.streams} if job else {}
     streams = []
     for number in shown:
-        outstanding = _outstanding(window, view, number, edges)
+        outstanding = _outstanding(window, view, number, edges if mean_edges is None else None)
+        if mean_edges is not None:
+            outstanding = _mean(outstanding, mean_edges)
         known = _of_job(of_job[number], view, outstanding) if number in of_job else {}
         streams.append(Stream(number, passed[number], outstanding, carried[number].bytes, **known))
     return Streams(
@@ -132,6 +151,7 @@ def compute(
         at_once_count=len(at_once),
         is_decimated=edges is not None,
         job=job,
+        step_ns=None if mean_edges is None else int(mean_edges[1] - mean_edges[0]),
     )
 
 
@@ -230,7 +250,8 @@ def _others(segments: Table, view: View, numbers: Sequence[int]) -> Others:
         np.add.at(carried, (place[chosen], step), segments.raw("payload_bytes")[rows][chosen].astype(np.int64))
     carried = carried.cumsum(axis=1)
     least, most = carried.min(axis=0), carried.max(axis=0)
-    return Others(len(each), edges_ns, least, np.median(carried, axis=0), most)
+    totals = tuple(carried[:, -1].tolist())
+    return Others(tuple(each.tolist()), totals, edges_ns, least, np.median(carried, axis=0), most)
 
 
 def _at_once(carried: dict[int, _Carried]) -> list[int]:
@@ -270,10 +291,26 @@ def _outstanding(window: Table, view: View, number: int, edges_ns: Array | None)
     return maker.line()
 
 
+def _mean(line: Line, edges_ns: Array) -> Line:
+    """The mean of a step line over time in each step, from the first that it covers."""
+    if len(line) < 2:
+        return line
+    # a float cannot hold nanoseconds since 1970 exactly
+    at, edges = line.times_ns - edges_ns[0], edges_ns - edges_ns[0]
+    until = np.concatenate([[0.0], np.cumsum(line.values[:-1] * np.diff(at).astype(np.float64))])
+    edges = edges[edges >= at[0]]
+    if len(edges) < 2:
+        return line
+    means = np.diff(np.interp(edges, at, until)) / np.diff(edges)
+    return Line(edges + edges_ns[0], np.append(means, means[-1]).round().astype(np.int64))
+
+
 # --- drawing
 
 
-_LOOKS = (
+_Look = tuple[str, Any, str]
+"""Colour, dashes and marker."""
+_LOOKS: tuple[_Look, ...] = (
     (style.BLUE, "solid", "o"),
     (style.ORANGE, "dashed", "s"),
     (style.GREEN, "dashdot", "^"),
@@ -294,45 +331,84 @@ _CAUSES = {
 
 
 def draw(figure: Figure, streams: Streams) -> None:
-    """Draws both panels on one time axis."""
-    passed, outstanding = figure.subplots(1, 2)
+    """Draws both panels; of many connections the right one ranks all of them."""
+    passed, beside = figure.subplots(1, 2)
     time = TimeAxis(streams.view)
-    most = max(float(each.passed.values.max()) for each in streams.streams)
-    places = ByteAxis(max(most, float(streams.others.most[-1])) if streams.others is not None else most)
-    amounts = ByteAxis(
-        max((float(s.outstanding.values.max()) for s in streams.streams if len(s.outstanding)), default=1.0)
-    )
+    places = ByteAxis(max(streams.ranked[0][1], *(float(each.passed.values.max()) for each in streams.streams)))
     for stream, (color, dashes, marker) in zip(streams.streams, _LOOKS, strict=False):
         label = f"connection {stream.connection}"
         if stream.cause:
             label += f" (slow: {_CAUSES[stream.cause]})"
-        for axes, line, axis in ((passed, stream.passed, places), (outstanding, stream.outstanding, amounts)):
-            if len(line):
-                axes.plot(
-                    time.of(line.times_ns), axis.of(line.values), drawstyle="steps-post", color=color, linestyle=dashes,
-                    marker=marker, markersize=4, markevery=max(1, len(line) // _MARKS), label=label,
-                )  # fmt: skip
-        for axes in (passed, outstanding):
-            if stream.finish_ns is not None:
-                axes.axvline(time.at(stream.finish_ns), color=color, linestyle=dashes, linewidth=0.8, alpha=0.7)
+        _draw_line(passed, stream.passed, time, places, (color, dashes, marker), label)
+        if stream.finish_ns is not None:
+            _draw_finish(passed, stream, time, color, dashes)
+    if streams.others is None:
+        _draw_outstanding(beside, streams, time)
+    else:
+        _draw_others(passed, streams.others, time, places)
+        _draw_ranking(beside, streams, places)
+    passed.set_ylabel(f"bytes carried since the start of the view, {places.unit}")
+    time.apply(passed)
+    passed.set_ylim(bottom=0)
+    style.legend(passed, passed, columns=2)
+
+
+def _draw_line(axes: Axes, line: Line, time: TimeAxis, amounts: ByteAxis, look: _Look, label: str) -> None:
+    if len(line):
+        color, dashes, marker = look
+        axes.plot(
+            time.of(line.times_ns), amounts.of(line.values), drawstyle="steps-post", color=color, linestyle=dashes,
+            marker=marker, markersize=4, markevery=max(1, len(line) // _MARKS), label=label,
+        )  # fmt: skip
+
+
+def _draw_finish(axes: Axes, stream: Stream, time: TimeAxis, color: str, dashes: Any) -> None:
+    axes.axvline(time.at(stream.finish_ns or 0), color=color, linestyle=dashes, linewidth=0.8, alpha=0.7)
+
+
+def _draw_outstanding(axes: Axes, streams: Streams, time: TimeAxis) -> None:
+    """Draws the bytes in flight of each stream, with the losses that made it slow."""
+    known = [each for each in streams.streams if len(each.outstanding)]
+    amounts = ByteAxis(max((float(each.outstanding.values.max()) for each in known), default=1.0))
+    for stream, look in zip(streams.streams, _LOOKS, strict=False):
+        color, dashes, _ = look
+        _draw_line(axes, stream.outstanding, time, amounts, look, f"connection {stream.connection}")
+        if stream.finish_ns is not None:
+            _draw_finish(axes, stream, time, color, dashes)
         for kind, losses in stream.losses.items():
             _, mark = _LOSSES[kind]
-            outstanding.plot(
+            axes.plot(
                 time.of(losses.times_ns), amounts.of(losses.values), linestyle="none", marker=mark, markersize=9,
                 markerfacecolor="white", markeredgecolor=color, markeredgewidth=1.6,
             )  # fmt: skip
-    if streams.others is not None:
-        _draw_others(passed, streams.others, time, places)
-    passed.set_ylabel(f"bytes carried since the start of the view, {places.unit}")
-    outstanding.set_ylabel(f"bytes in flight (owin), {amounts.unit}")
-    if not any(len(stream.outstanding) for stream in streams.streams):
-        style.write_text(outstanding, "bytes in flight unknown")
-    for axes in (passed, outstanding):
-        time.apply(axes)
-        axes.set_ylim(bottom=0)
-    style.legend(passed, passed, columns=2)
+    axes.set_ylabel(f"bytes in flight (owin), {amounts.unit}{'' if streams.step_ns is None else ', mean'}")
+    if not known:
+        style.write_text(axes, "bytes in flight unknown")
+    time.apply(axes)
+    axes.set_ylim(bottom=0)
     if any(stream.losses for stream in streams.streams):
-        _legend_of_losses(outstanding, streams)
+        _legend_of_losses(axes, streams)
+
+
+def _draw_ranking(axes: Axes, streams: Streams, places: ByteAxis) -> None:
+    """Draws a bar for each connection, the most bytes first; those with a line on the left have its colour and mark."""
+    places_of = {connection: place for place, (connection, _) in enumerate(streams.ranked)}
+    amounts = places.of(np.array([amount for _, amount in streams.ranked]))
+    # a patch for each of ten thousand would take seconds
+    axes.stairs(amounts, np.arange(len(amounts) + 1) - 0.5, fill=True, color=style.GREY, alpha=0.25, linewidth=0)
+    for stream, (color, _, marker) in zip(streams.streams, _LOOKS, strict=False):
+        place = places_of[stream.connection]
+        axes.bar(place, amounts[place], width=1, color=color)
+        axes.plot(
+            place, amounts[place], linestyle="none", marker=marker, markersize=7, color=color, markeredgecolor="white",
+            markeredgewidth=0.6, clip_on=False, zorder=3,
+        )  # fmt: skip
+    axes.set_xticks([])
+    axes.set_xlim(-0.5, len(amounts) - 0.5)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(f"{len(amounts):,} connections, the most bytes first")
+    axes.set_ylabel(f"bytes carried in the view, {places.unit}")
+    axes.grid(visible=False, axis="x")
 
 
 def _draw_others(axes: Axes, others: Others, time: TimeAxis, places: ByteAxis) -> None:
@@ -341,7 +417,7 @@ def _draw_others(axes: Axes, others: Others, time: TimeAxis, places: ByteAxis) -
     axes.fill_between(
         times, places.of(others.least), places.of(others.most), color=style.GREY, alpha=0.25, linewidth=0, zorder=0
     )
-    label = f"{count(others.count, 'other')}: range and median"
+    label = f"{count(len(others.connections), 'other')}: range and median"
     axes.plot(times, places.of(others.middle), color=style.GREY, linewidth=2.5, zorder=0, label=label)
 
 
@@ -355,8 +431,8 @@ def _legend_of_losses(axes: Axes, streams: Streams) -> None:
         )  # fmt: skip
     handles, labels = axes.get_legend_handles_labels()
     kept = {label: handle for handle, label in zip(handles, labels, strict=True) if label.endswith("colour")}
-    axes.legend(
-        list(kept.values()), list(kept), loc="lower left", bbox_to_anchor=(0.0, 1.0), frameon=False, borderaxespad=0.3
+    style.fitted_legend(
+        axes, list(kept.values()), list(kept), 1, loc="lower left", bbox_to_anchor=(0.0, 1.0), borderaxespad=0.3
     )
 
 
@@ -376,13 +452,11 @@ def notes(streams: Streams) -> list[str]:
         found.append(f"{shown_count} of {streams.carrying_count:,} connections with data are drawn: {which}")
     if streams.is_decimated:
         found.append("each pixel column keeps its extremes")
-    if len(streams.streams) > 1:
-        by_bytes = sorted(streams.streams, key=lambda each: each.passed_bytes, reverse=True)
-        most, least = by_bytes[0], by_bytes[-1]
-        times = most.passed_bytes / least.passed_bytes
-        found.append(
-            f"connection {most.connection} carried {times:.2f} times the bytes of connection {least.connection}"
-        )
+    if streams.step_ns is not None and streams.others is None:
+        found.append(f"bytes in flight are the mean of steps of {duration(streams.step_ns)}")
+    (most, most_bytes), (least, least_bytes) = streams.ranked[0], streams.ranked[-1]
+    if most != least and least_bytes:
+        found.append(f"connection {most} carried {most_bytes / least_bytes:.2f} times the bytes of connection {least}")
     job = streams.job
     if job is not None:
         found.append(
