@@ -35,6 +35,11 @@ def view_of_data_commands(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
     return view.of_tasks(trace.connections, trace.cycles, zoom, origin_ns, until_ns, is_of_data=True)
 
 
+def view_of_streams(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+    """The view of connections while they read and wrote."""
+    return view.of_streams(trace.connections, trace.cycles, zoom, origin_ns)
+
+
 def view_of_connection(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
     """The view of one connection."""
     return view.of_connection(trace.connections, trace.cycles, zoom, origin_ns, _in_flight_until_ns(trace))
@@ -85,6 +90,8 @@ class Kind(Generic[_Curves]):
     """Whether outages are shaded in it, and events are marked below it."""
     has_top: bool = False
     """Whether it draws the worst of many sessions or connections each for itself: ``Detail.top``."""
+    is_told_apart: bool = False
+    """Whether it can tell commands apart by what is asked for: ``Detail.by``."""
     is_of_taps: bool = False
     """Whether it needs captures of several taps."""
     place: int = 0

@@ -105,7 +105,7 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
         (["cycles", "-o", "no/folder/a.png", READ], "cannot write no/folder/a.png"),
         (["cycles", "-o", "x" * 300 + ".png", READ], "File name too long"),
         (["pie", "-o", "a.png", READ], "pie"),
-        (["cycles", "--top", "3", "-o", "a.png", READ], "--top is for budget, streams"),
+        (["cycles", "--top", "3", "-o", "a.png", READ], "--top is for budget, rtt, streams"),
         (["streams", "--top", "9", "-o", "a.png", READ], "1<=x<=8"),
         (["cycles", "-o", "a.png"], "name a capture"),
         (["cycles", "-o", "a.png", "missing.pcap"], "missing.pcap"),

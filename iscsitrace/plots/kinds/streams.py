@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import busy
 from iscsitrace.measure.budget import PARTS
-from iscsitrace.plots import style, view
+from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail, LineMaker, chunks, even_edges
 from iscsitrace.plots.examples import Examples
-from iscsitrace.plots.kind import Kind, with_events
+from iscsitrace.plots.kind import Kind, view_of_streams, with_events
 from iscsitrace.plots.marks import Array, Line
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
 from iscsitrace.plots.view import View, Zoom
@@ -482,10 +482,6 @@ def prepare(trace: Trace, seen: View, detail: Detail) -> Streams:
     return compute(trace.segments, trace.window, seen, fine, of_trace, trace.budget)
 
 
-def _view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
-    return view.of_streams(trace.connections, trace.cycles, zoom, origin_ns)
-
-
 def _pictures(examples: Examples) -> Iterator[tuple[str, Zoom]]:
     if examples.job is not None:
         yield "Streams of the job", examples.job
@@ -500,7 +496,7 @@ KIND = Kind(
     notes=notes,
     how_to_read="Connections that worked at the same time: bytes carried on the left, bytes in flight on the right.",
     tables=with_events("segments", "window", "budget", "recoveries", "senders", "retransmissions"),
-    view=_view,
+    view=view_of_streams,
     pictures=_pictures,
     has_top=True,
     place=8,
