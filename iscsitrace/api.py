@@ -93,16 +93,18 @@ class Trace(passes.Trace):
         time_from_ns: int | None = None,
         time_to_ns: int | None = None,
         to_target: bool | None = None,
+        by: str | None = None,
     ) -> Picture:
         """A plot, as `iscsitrace plot KIND` draws it; options zoom, with absolute times. docs/plots.md shows the kinds.
 
-        Tables that are lacking are read from the captures again. InputInvalid where there is nothing to draw.
+        ``by`` is what ``latency`` and ``budget`` tell commands apart by: ``lun``, ``operation`` or ``session``. Tables
+        that are lacking are read from the captures again. InputInvalid where there is nothing to draw.
         """
         from iscsitrace.notebook import methods
 
         zoom = {"session": session, "connection": connection, "cycles": cycles, "to_target": to_target}
         times = {"time_from_ns": time_from_ns, "time_to_ns": time_to_ns}
-        return methods.plot(self, kind, **zoom, **times)
+        return methods.plot(self, kind, by, **zoom, **times)
 
     def fit(self, operation: str | None = None) -> Fitted:
         """The model fitted to the steady cycles, as `iscsitrace model fit` does for one capture: ``read`` or ``write``.

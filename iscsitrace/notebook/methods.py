@@ -93,25 +93,36 @@ class Picture:
     def __repr__(self) -> str:
         return f"<Picture {self.title}>"
 
-    def save(self, path: str | PathLike[str], *, is_forced: bool = False) -> None:
-        """Writes NAME.png, NAME.svg or NAME.pdf; OutputExists if there is such a file and not ``is_forced``."""
+    def save(
+        self,
+        path: str | PathLike[str],
+        *,
+        is_forced: bool = False,
+        width_in: float | None = None,
+        height_in: float | None = None,
+        dots_per_inch: float | None = None,
+    ) -> None:
+        """Writes NAME.png, NAME.svg or NAME.pdf; OutputExists if there is such a file and not ``is_forced``.
+
+        ``width_in`` and ``height_in`` are inches, ``dots_per_inch`` the pixels of a PNG; None leaves them to the plot.
+        """
         target = Path(path)
         ending = target.suffix.removeprefix(".")
         if ending not in ENDINGS:
             raise InputInvalid(f"{target} has no known format: end it with {', '.join(f'.{each}' for each in ENDINGS)}")
         files.check(target, is_forced=is_forced, inputs=())
-        content = self._bytes(ending)
+        content = self._bytes(ending, width_in, height_in, dots_per_inch)
         with files.written_aside(target) as partial:
             partial.write_bytes(content)
 
     def _repr_png_(self) -> bytes:
         return self._bytes("png")
 
-    def _bytes(self, ending: str) -> bytes:
+    def _bytes(self, ending: str, *size: float | None) -> bytes:
         from iscsitrace.plots import picture
 
         stream = io.BytesIO()
-        picture.write(stream, ending, self._drawing, self._about)
+        picture.write(stream, ending, self._drawing, self._about, picture.Size(*size))
         return stream.getvalue()
 
 
@@ -131,18 +142,22 @@ def diagnose(trace: Trace, sessions: Sequence[int] = ()) -> Diagnosed:
     return Diagnosed(sections, reporter.as_dict(whole, diagnosis), diagnosis)
 
 
-def plot(trace: Trace, kind: str, **zoom: Any) -> Picture:
+def plot(trace: Trace, kind: str, by: str | None, **zoom: Any) -> Picture:
     """See Trace.plot."""
-    from iscsitrace.plots import kinds, subject
+    from iscsitrace.plots import groups, kinds, subject
     from iscsitrace.plots.decimation import Detail
     from iscsitrace.plots.view import Zoom
 
     if kind not in kinds.NAMES:
         raise InputInvalid(f"unknown plot {kind}; there are {', '.join(kinds.NAMES)}")
     found = kinds.load(kind)
+    if by is not None and not (found.is_told_apart and by in groups.TITLES):
+        raise InputInvalid(
+            f"{kind} does not tell commands apart by {by}: latency and budget do, by {', '.join(groups.TITLES)}"
+        )
     asked = Zoom(**zoom)
     whole = trace.with_tables((*found.tables, *(found.zoomed_tables if asked.has_times else ())))
-    drawing = found.drawing(whole, asked, subject.origin_ns(whole), Detail())
+    drawing = found.drawing(whole, asked, subject.origin_ns(whole), Detail(by=by))
     return Picture(drawing, subject.of_trace(whole, drawing.view))
 
 

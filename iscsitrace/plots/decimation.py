@@ -32,6 +32,8 @@ class Detail:
     columns: int = COLUMNS
     top: int = TOP
     """Connections, or sessions and connections, that are drawn each for itself; of more, those that lost most time."""
+    by: str | None = None
+    """What commands are told apart by, in plots that can: one of ``groups.TITLES``; None for what is usual."""
 
     def edges(self, row_count: int, start_ns: int, end_ns: int) -> Array | None:
         """The edges of the columns, the last instant included; None where all rows are drawn."""

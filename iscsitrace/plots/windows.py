@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
-from iscsitrace.plots import style
 
-
-def open_figure() -> Figure | None:
+def open_figure(width_in: float, height_in: float) -> Figure | None:
     """A figure in a window; None if no window can be opened."""
     from matplotlib import pyplot
     from matplotlib.backends.registry import BackendFilter, backend_registry
@@ -15,7 +13,7 @@ def open_figure() -> Figure | None:
     able = backend_registry.list_builtin(BackendFilter.INTERACTIVE)  # type: ignore[no-untyped-call]
     if pyplot.get_backend().lower() not in able:
         return None
-    return pyplot.figure(figsize=(style.WIDTH_IN, style.HEIGHT_IN), layout="constrained")
+    return pyplot.figure(figsize=(width_in, height_in), layout="constrained")
 
 
 def wait() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -106,6 +107,9 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
         (["cycles", "-o", "x" * 300 + ".png", READ], "File name too long"),
         (["pie", "-o", "a.png", READ], "pie"),
         (["cycles", "--top", "3", "-o", "a.png", READ], "--top is for budget, rtt, streams"),
+        (["streams", "--by", "lun", "-o", "a.png", READ], "--by is for budget, latency"),
+        (["cycles", "--width", "2", "-o", "a.png", READ], "3<=x<=30"),
+        (["cycles", "--dpi", "1000", "-o", "a.png", READ], "30<=x<=600"),
         (["streams", "--top", "9", "-o", "a.png", READ], "1<=x<=8"),
         (["cycles", "-o", "a.png"], "name a capture"),
         (["cycles", "-o", "a.png", "missing.pcap"], "missing.pcap"),
@@ -137,6 +141,26 @@ def test_top_limits_what_is_drawn_each_for_itself(tmp_path: Path, kind: str) -> 
     note = {"streams": "1 of 2 connections with data are drawn", "budget": "totals of 1 of 3 sessions and connections"}
     assert note[kind] in drawn("few.svg", "--top", "1")
     assert note[kind] not in drawn("all.svg")
+
+
+def test_a_picture_has_the_size_that_is_asked_for(tmp_path: Path) -> None:
+    size = ("--width", "8", "--height", "5")
+    assert plot(tmp_path, "cycles", *size, "--dpi", "50", "-o", "a.png", READ).returncode == 0
+    # width and height in the header of a PNG
+    header = (tmp_path / "a.png").read_bytes()[16:24]
+    assert struct.unpack(">II", header) == (400, 250)
+    assert plot(tmp_path, "cycles", *size, "-o", "a.svg", READ).returncode == 0
+    assert 'width="576pt" height="360pt"' in (tmp_path / "a.svg").read_text()
+
+
+@pytest.mark.parametrize("kind", ["latency", "budget"])
+@pytest.mark.parametrize(("by", "label"), [("lun", "LUN 0"), ("operation", "write"), ("session", "session 0")])
+def test_commands_are_told_apart_by_what_is_asked_for(tmp_path: Path, kind: str, by: str, label: str) -> None:
+    result = plot(tmp_path, kind, "--by", by, "-o", "a.svg", TWO)
+    assert result.returncode == 0
+    assert label in (tmp_path / "a.svg").read_text()
+    word = "LUN" if by == "lun" else by
+    assert result.stdout.endswith(f", by {word}\n") or (kind, by) == ("latency", "operation")
 
 
 def test_where_no_window_can_be_opened(tmp_path: Path) -> None:

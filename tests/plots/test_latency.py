@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.groups import Groups
 from iscsitrace.plots.kinds import latency
 from iscsitrace.plots.view import View
 from tests.support.tables_by_hand import with_waits
@@ -75,7 +77,7 @@ def test_five_operations_have_a_curve_of_their_own_the_most_frequent_first() -> 
 
 
 def test_the_rarest_operations_are_one_curve(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(latency, "OPERATIONS", 2)
+    monkeypatch.setattr(latency, "GROUPS", 2)
     words = ["read"] * 3 + ["write"] * 2 + ["inquiry", "test_unit_ready"]
     found = curves(*(command(number, operation=word) for number, word in enumerate(words)))
     assert {name: len(line) for name, line in found.over_time.items()} == {"read": 3, "write": 2, "other": 2}
@@ -83,7 +85,7 @@ def test_the_rarest_operations_are_one_curve(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_curves_have_the_same_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the most frequent operation has hardly a latency."""
-    monkeypatch.setattr(latency, "OPERATIONS", 1)
+    monkeypatch.setattr(latency, "GROUPS", 1)
     rows = [command(number, operation="write", lasted_ns=None) for number in range(3)]
     found = curves(command(0, operation="write"), *rows, *(command(number) for number in range(4, 6)))
     assert list(found.over_time) == list(found.distribution) == ["write", "other"]
@@ -121,3 +123,68 @@ def test_points_are_decimated_beyond_the_limit() -> None:
     found = curves(*rows, detail=Detail(limit=5, columns=1))
     assert found.is_decimated
     assert found.over_time["read"].values.tolist() == [10, 15]
+
+
+def test_luns_are_told_apart_the_slowest_first_and_what_moves_no_data_is_counted() -> None:
+    rows = [command(number, lasted_ns=50 if number % 2 else 90, lun=number % 2) for number in range(7)]
+    rows.append(command(7, operation="inquiry"))
+    told = Groups("lun", ["LUN 0", "LUN 1"], np.array([*(number % 2 for number in range(7)), -1]))
+    found = latency.compute(*with_waits(rows, *CONNECTIONS), VIEW, None, told)
+    assert {name: line.values.tolist() for name, line in found.over_time.items()} == {
+        "LUN 0": [90] * 4,
+        "LUN 1": [50] * 3,
+    }
+    assert {name: sizes[512]["p50"] for name, sizes in found.block_sizes.items()} == {"LUN 0": 90, "LUN 1": 50}
+    assert list(found.distribution) == ["LUN 0", "LUN 1"]
+    assert latency.title(found) == "Latency of 7 SCSI commands, from command to status, by LUN"
+    assert latency.notes(found) == ["not drawn: 1 command without data"]
+
+
+def test_sessions_beyond_the_slowest_are_one_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "GROUPS", 1)
+    rows = [command(number, lasted_ns=10 * number, session=number) for number in (1, 2, 3)]
+    told = Groups("session", [f"session {number}" for number in (1, 2, 3)], np.arange(3))
+    found = latency.compute(*with_waits(rows, *CONNECTIONS), VIEW, None, told)
+    assert {name: line.values.tolist() for name, line in found.over_time.items()} == {
+        "session 3": [30],
+        "other": [10, 20],
+    }
+
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("lasted_ms", "is_outlier"),
+    # of 6 ms: ten times as long, and 50 ms longer
+    [(60, False), (60.001, True), (400, True)],
+)
+def test_an_outlier_took_ten_times_the_median_of_its_kind(lasted_ms: float, is_outlier: bool) -> None:
+    rows = [command(number, lasted_ns=6 * MS) for number in range(20)]
+    # as long as others of its size, and of its LUN
+    rows += [command(20 + number, lasted_ns=300 * MS, bytes=8192) for number in range(3)]
+    rows += [command(30 + number, lasted_ns=300 * MS, lun=1) for number in range(3)]
+    found = curves(*rows, command(40, 1_500, int(lasted_ms * MS)))
+    expected = (latency.Outlier(40, 1_500, int(lasted_ms * MS)),)
+    assert found.outliers == (expected if is_outlier else ())
+
+
+def test_an_outlier_takes_50_ms_more() -> None:
+    rows = [command(number, lasted_ns=1 * MS) for number in range(20)]
+    lasted_ns = {20: 51 * MS - 1, 21: 51 * MS, 22: 90 * MS}
+    found = curves(*rows, *(command(number, lasted_ns=each) for number, each in lasted_ns.items()))
+    assert [each.cycle for each in found.outliers] == [22, 21]
+
+
+def test_at_most_five_outliers_are_named_where_there_is_room() -> None:
+    rows = [command(number, 1_000 + number, lasted_ns=1 * MS) for number in range(60)]
+    late = [command(100 + number, 1_010 + 95 * number, lasted_ns=(90 - number) * MS) for number in range(10)]
+    found = curves(*rows, *late)
+    assert len(found.outliers) == 10
+    with style.applied():
+        figure = style.new_figure()
+        latency.draw(figure, found)
+    named = [text.get_text() for text in figure.axes[0].texts]
+    assert "100: 90 ms" in named
+    assert 2 <= len(named) <= 5
+    assert any("10 outliers: more than 10 times the median" in note for note in latency.notes(found))

@@ -9,6 +9,7 @@ import pytest
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import ladder_columns as ladder
+from iscsitrace.plots.groups import Groups
 from iscsitrace.plots.kinds import budget, cycles, streams
 from iscsitrace.plots.view import View
 from iscsitrace.tables.schema import CATEGORIES
@@ -419,3 +420,36 @@ def test_a_session_of_several_connections_has_a_total_of_its_own() -> None:
     }
     alone = budget.compute(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0,)))
     assert list(alone.totals_ns) == ["connection 0"]
+
+
+def test_the_time_of_a_lun_is_that_with_its_commands_in_flight() -> None:
+    rows = [
+        stretch(0, 0, 0, 10, "transfer"),
+        stretch(0, 0, 10, 30, "target_service"),
+        stretch(0, 0, 30, 40, "propagation"),
+        stretch(1, 1, 0, 40, "loss_recovery"),
+    ]
+    command = {"session": 0, "connection": 0, "operation": "read", "is_read": True, "bytes": 512}
+    commands = table(
+        "cycles",
+        # LUN 0: twice at once, and again; LUN 1 meanwhile; an INQUIRY, and another session
+        *({"cycle": number, "command_first_ns": at} | command for number, at in enumerate((0, 4, 32, 8))),
+        {"cycle": 4, "command_first_ns": 0} | command | {"operation": "inquiry"},
+        {"cycle": 5, "command_first_ns": 0} | command | {"session": 1, "connection": 1},
+    )
+    told = Groups("lun", ["LUN 0", "LUN 1"], np.array([0, 0, 0, 1, 0, 0]))
+    ends_ns = np.array([6, 12, 36, 30, 40, 20])
+    view = View(0, 2, 40, (0, 1))
+    found = budget.compute(table("budget", *rows), commands, np.array([2, 40]), view, told=(told, ends_ns))
+    parts = {
+        name: {CATEGORIES["budget_part"][part]: int(ns) for part, ns in enumerate(totals) if ns}
+        for name, totals in found.totals_ns.items()
+    }
+    assert parts == {
+        # from 2 to 12 and from 32 to 36; and from 2 to 20 in session 1
+        "LUN 0": {"transfer": 8, "target_service": 2, "propagation": 4, "loss_recovery": 18},
+        # from 8 to 30
+        "LUN 1": {"transfer": 2, "target_service": 20},
+    }
+    assert budget.title(found) == "Time breakdown of 2 sessions, added up, by LUN"
+    assert any("counts for each of them: iscsitrace plot latency --by lun" in note for note in budget.notes(found))

@@ -19,6 +19,7 @@ from iscsitrace.show import files as output_file
 
 if TYPE_CHECKING:
     from iscsitrace.plots.kind import Drawing
+    from iscsitrace.plots.picture import Size
     from iscsitrace.plots.subject import Subject
     from iscsitrace.tables.trace import Trace
 
@@ -26,6 +27,10 @@ _PICTURES = ("png", "svg", "pdf")
 _XPLOT = "xpl"
 _TOP_MAX = 8
 """More lines or bars are not told apart: ``decimation.TOP``, which needs NumPy."""
+_BY = ("lun", "operation", "session")
+"""``groups.TITLES``, likewise."""
+_SIDE_IN = click.FloatRange(3, 30)
+_DOTS = click.IntRange(30, 600)
 _SMALL_BYTES = 200_000_000
 """Largest input for which ``zoomed_tables`` are read without a zoom."""
 _DIRECTIONS = {"to_target": True, "to_initiator": False}
@@ -89,9 +94,20 @@ class PlotCommand(SectionedCommand):
     "--top",
     type=click.IntRange(1, _TOP_MAX),
     metavar="COUNT",
-    help="Connections (streams), or sessions and connections (budget), drawn each for itself, the worst first. "
+    help="Connections (streams, rtt), or sessions and connections (budget), drawn each for itself, the worst first. "
     f"Default: {_TOP_MAX}, the most.",
 )
+@click.option(
+    "--by",
+    type=click.Choice(_BY),
+    help="What commands are told apart by (latency, budget). Default: operation (latency), session and connection "
+    "(budget).",
+)
+@click.option("--width", "width_in", type=_SIDE_IN, metavar="INCHES", help="Width of the picture. Default: 11.")
+@click.option(
+    "--height", "height_in", type=_SIDE_IN, metavar="INCHES", help="Height of the picture. Default: what its rows need."
+)
+@click.option("--dpi", type=_DOTS, metavar="COUNT", help="Pixels per inch of a PNG.  [default: 110]")
 def command(
     kind: str,
     capture_input: CaptureInput,
@@ -103,6 +119,10 @@ def command(
     cycles: range | None,
     direction: str | None,
     top: int | None,
+    by: str | None,
+    width_in: float | None,
+    height_in: float | None,
+    dpi: int | None,
 ) -> None:
     """Draws one plot of a capture. docs/plots.md shows each kind and how to read it.
 
@@ -111,14 +131,16 @@ def command(
     """
     if (path is None) == (not has_window):
         raise click.UsageError("name a file with -o, or use --show")
-    if top is not None and not kinds.load(kind).has_top:
-        able = ", ".join(name for name in kinds.NAMES if kinds.load(name).has_top)
-        raise click.UsageError(f"--top is for {able}")
+    for option, value, attribute in (("top", top, "has_top"), ("by", by, "is_told_apart")):
+        if value is not None and not getattr(kinds.load(kind), attribute):
+            able = ", ".join(name for name in kinds.NAMES if getattr(kinds.load(name), attribute))
+            raise click.UsageError(f"--{option} is for {able}")
     if path is not None:
         _check_output(path, kind, capture_input.sources, is_forced)
     trace = _read(kind, capture_input, cycles, path)
     from iscsitrace.plots import subject
     from iscsitrace.plots.decimation import Detail
+    from iscsitrace.plots.picture import Size
     from iscsitrace.plots.view import Zoom
 
     origin_ns = subject.origin_ns(trace)
@@ -133,13 +155,14 @@ def command(
         is_whole=is_xplot,
     )
     # xplot zooms by itself: keep all of the time, and more detail
-    detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail(top=top or _TOP_MAX)
+    detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail(top=top or _TOP_MAX, by=by)
     drawing = kinds.load(kind).drawing(trace, zoom, origin_ns, detail)
     about = subject.of_trace(trace, drawing.view)
+    size = Size(width_in, height_in, dpi)
     if path is None:
-        _show(drawing, about)
+        _show(drawing, about, size)
     else:
-        _write(path, drawing, about)
+        _write(path, drawing, about, size)
         click.echo(f"{path}: {drawing.title}")
 
 
@@ -179,7 +202,7 @@ def _absolute(moment: Moment | None, origin_ns: int) -> int | None:
     return moment.time_ns + origin_ns if moment.is_relative else moment.time_ns
 
 
-def _write(path: Path, drawing: Drawing, about: Subject) -> None:
+def _write(path: Path, drawing: Drawing, about: Subject, size: Size) -> None:
     with output_file.written_aside(path) as partial:
         if path.suffix == f".{_XPLOT}":
             _write_xplot(partial, drawing, about)
@@ -187,7 +210,7 @@ def _write(path: Path, drawing: Drawing, about: Subject) -> None:
             from iscsitrace.plots import picture
 
             with partial.open("wb") as stream:
-                picture.write(stream, path.suffix.removeprefix("."), drawing, about)
+                picture.write(stream, path.suffix.removeprefix("."), drawing, about, size)
 
 
 def _write_xplot(path: Path, drawing: Drawing, about: Subject) -> None:
@@ -198,13 +221,12 @@ def _write_xplot(path: Path, drawing: Drawing, about: Subject) -> None:
         stream.writelines(f"{line}\n" for line in drawing.xplot(title))
 
 
-def _show(drawing: Drawing, about: Subject) -> None:
-    from iscsitrace.plots import footer, style, windows
+def _show(drawing: Drawing, about: Subject, size: Size) -> None:
+    from iscsitrace.plots import picture, style, windows
 
     with style.applied():
-        figure = windows.open_figure()
+        figure = windows.open_figure(*size.of(drawing))
         if figure is None:
             raise ToolMissing("no window can be opened here: no display, or no GUI toolkit; write a file with -o")
-        drawing.draw(figure)
-        footer.write(figure, drawing.title, about, drawing.notes)
+        picture.draw(figure, drawing, about)
         windows.wait()

@@ -11,15 +11,18 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.measure import busy
-from iscsitrace.measure.budget import PARTS, over_time, rows_of
-from iscsitrace.plots import steps, style
+from iscsitrace.measure import busy, waits
+from iscsitrace.measure.budget import PARTS, of_cycles, over_time, rows_of
+from iscsitrace.measure.data_commands import is_data_command
+from iscsitrace.measure.intervals import merged
+from iscsitrace.plots import groups, steps, style
 from iscsitrace.plots.decimation import TOP, Detail
+from iscsitrace.plots.groups import TITLES, Groups
 from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import TimeAxis, duration, step_note
 from iscsitrace.plots.steps import edges
-from iscsitrace.plots.view import View
+from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
@@ -47,21 +50,33 @@ class BudgetCurves:
     """The scopes that ``shares`` adds up; empty where there is only one."""
     places: tuple[Verdict, ...] = ()
     """The time of reads and writes by place, of sessions of the view; none without several taps."""
+    by: str | None = None
+    """What the commands of a scope are told apart by; None for sessions and connections, with all of their time."""
 
 
 def compute(
-    budget: Table, cycles: Table, edges_ns: Array, view: View, verdicts: Sequence[Verdict] = (), top: int = TOP
+    budget: Table,
+    cycles: Table,
+    edges_ns: Array,
+    view: View,
+    verdicts: Sequence[Verdict] = (),
+    top: int = TOP,
+    told: tuple[Groups, Array] | None = None,
 ) -> BudgetCurves:
     """The busy time of a view; InputInvalid where there is none: nothing was read or written.
 
-    ``verdicts`` are those of the view's time, with several taps.
+    ``verdicts`` are those of the view's time, with several taps. ``told`` are groups of all cycles, and when each was
+    last in flight: the totals are then of the time with commands of each group in flight.
     """
     lasted = lasted_ns(budget, cycles, edges_ns, view)
     if not lasted.any():
         raise InputInvalid("nothing to draw: the view has no busy time, because nothing was read or written")
     whole = lasted.sum(axis=0)
     ends = np.array([view.start_ns, view.end_ns])
-    scopes = {name: over_time(rows, ends)[:, 0] for name, rows in _scopes(budget, view).items()}
+    if told is None:
+        scopes = {name: over_time(rows, ends)[:, 0] for name, rows in _scopes(budget, view).items()}
+    else:
+        scopes = _of_groups(budget, cycles, *told, view)
     measured = {name: totals for name, totals in scopes.items() if totals.any()}
     return BudgetCurves(
         view=view,
@@ -70,7 +85,10 @@ def compute(
         totals_ns=_worst(measured, top),
         scope_count=len(measured),
         added="" if len(view.connections) == 1 else _added(_sessions(budget, view)),
-        places=tuple(each for each in verdicts if each.session in _sessions(budget, view))[:top],
+        places=tuple(each for each in verdicts if each.session in _sessions(budget, view))[:top]
+        if told is None
+        else (),
+        by=None if told is None else told[0].by,
     )
 
 
@@ -123,6 +141,26 @@ def _worst(totals_ns: dict[str, Array], top: int) -> dict[str, Array]:
     transfer = PARTS.index("transfer")
     ordered = sorted(totals_ns, key=lambda name: totals_ns[name].sum() - totals_ns[name][transfer], reverse=True)
     return {name: totals_ns[name] for name in ordered[:top]}
+
+
+def _of_groups(budget: Table, cycles: Table, told: Groups, ends_ns: Array, view: View) -> dict[str, Array]:
+    """Busy time in each part with data commands of each group in flight: of each session, added up."""
+    is_wanted = picked_cycles(cycles, view) & is_data_command(cycles) & (told.places >= 0)
+    starts, ends = (
+        cycles.raw("command_first_ns").clip(view.start_ns, view.end_ns),
+        ends_ns.clip(view.start_ns, view.end_ns),
+    )
+    stretches, commands = grouped(budget.raw("session")), grouped(cycles.raw("session"))
+    found: dict[str, Array] = {}
+    for session in _sessions(budget, view):
+        rows = busy.rows_of(rows_of(budget.select(stretches[session]), session=session))
+        own = commands.get(session, np.empty(0, dtype=np.intp))
+        own = own[is_wanted[own]]
+        for place in np.unique(told.places[own]).tolist():
+            chosen = own[told.places[own] == place]
+            lasted = of_cycles(rows, *merged(starts[chosen], ends[chosen])).sum(axis=0)
+            found[told.labels[place]] = found.get(told.labels[place], 0) + lasted
+    return found
 
 
 def _scopes(budget: Table, view: View) -> dict[str, Table]:
@@ -192,7 +230,11 @@ def draw(figure: Figure, budget: BudgetCurves) -> None:
     names = [f"{scope}{between}{duration(float(parts.sum()))}" for scope, parts in budget.totals_ns.items()]
     names += [f"session {verdict.session}\nby place" for verdict in budget.places]
     totals.set_yticks(range(count), names)
-    totals.set_xlabel("% of the busy time: reads and writes, and think time between them")
+    totals.set_xlabel(
+        "% of the busy time: reads and writes, and think time between them"
+        if budget.by is None
+        else f"% of the time with reads or writes of the {TITLES[budget.by]} in flight"
+    )
     totals.grid(visible=False, axis="y")
     style.legend(over_time, over_time, columns=4)
 
@@ -224,7 +266,16 @@ def notes(budget: BudgetCurves) -> list[str]:
             f"session {verdict.session} by place: {shares} of the time of the reads and writes that began in the view, "
             "from command to status"
         )
-    if len(budget.totals_ns) < budget.scope_count:
+    if budget.by is not None:
+        word = TITLES[budget.by]
+        if budget.scope_count > 1 and budget.by != "session":
+            found.append(
+                f"time with commands of more than one {word} in flight counts for each of them: "
+                f"iscsitrace plot latency --by {budget.by} shows which one is slow"
+            )
+        if len(budget.totals_ns) < budget.scope_count:
+            found.append(f"{len(budget.totals_ns)} of {budget.scope_count:,} {word}s: those with the longest waits")
+    elif len(budget.totals_ns) < budget.scope_count:
         count = f"{len(budget.totals_ns)} of {budget.scope_count:,}"
         found.append(f"totals of {count} sessions and connections, those with the longest waits")
     found.append(step_note(budget.edges_ns))
@@ -233,13 +284,17 @@ def notes(budget: BudgetCurves) -> list[str]:
 
 def title(budget: BudgetCurves) -> str:
     """Names what the panels show."""
-    return f"Time breakdown of {budget.added or next(iter(budget.totals_ns))}"
+    by = "" if budget.by is None else f", by {TITLES[budget.by]}"
+    return f"Time breakdown of {budget.added or f'connection {budget.view.connection}'}{by}"
 
 
 def prepare(trace: Trace, view: View, detail: Detail) -> BudgetCurves:
     """The shares of a view; of ``detail`` only the number of sessions and connections has an effect."""
     by_place = places.verdicts(trace, (view.start_ns, view.end_ns)) if isinstance(trace, TappedTrace) else ()
-    return compute(trace.budget, trace.cycles, edges(view), view, by_place, detail.top)
+    told = None
+    if detail.by is not None:
+        told = groups.of_trace(trace, detail.by), waits.of_trace(trace.table).ends_ns(trace.cycles)
+    return compute(trace.budget, trace.cycles, edges(view), view, by_place, detail.top, told)
 
 
 KIND = Kind(
@@ -251,5 +306,6 @@ KIND = Kind(
     tables=with_events("budget"),
     pictures=whole_session("Time breakdown"),
     has_top=True,
+    is_told_apart=True,
     place=2,
 )
