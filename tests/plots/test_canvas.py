@@ -1,0 +1,95 @@
+"""Every plot of every sample is drawn: no text is cut or stands on other text, and no legend hides the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import iscsitrace
+from iscsitrace.errors import InputInvalid
+from iscsitrace.plots import kinds, picture, style, subject
+from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.picture import Size
+from iscsitrace.plots.view import Zoom
+from iscsitrace.tables.trace import Trace
+from tests.support.canvas import problems
+
+SAMPLES = Path(__file__).resolve().parents[2] / "samples"
+NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
+NARROW = Size(width_in=8)
+NARROWED = ("loss-1-percent", "task-abort-storage-hang")
+"""Samples that are drawn narrow, too: with long legends and notes."""
+
+
+def traces(name: str) -> Iterator[Trace]:
+    """The capture of a sample; and both ends together, if it has both."""
+    every = [kinds.load(kind) for kind in kinds.NAMES]
+    tables = tuple(dict.fromkeys(table for kind in every for table in (*kind.tables, *kind.zoomed_tables)))
+    (capture,) = (SAMPLES / name).glob("capture.*")
+    yield iscsitrace.read(capture, tables=tables)
+    for other in (SAMPLES / name).glob("target.*"):
+        yield iscsitrace.read_taps({"host": capture, "disk": other}, tables=tables)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_text_is_cut_or_hidden(name: str) -> None:
+    drawn = 0
+    for trace in traces(name):
+        for kind in kinds.NAMES:
+            try:
+                drawing = kinds.load(kind).drawing(trace, Zoom(), subject.origin_ns(trace), Detail())
+            except InputInvalid:
+                continue
+            about = subject.of_trace(trace, drawing.view)
+            for size in (Size(), NARROW) if name in NARROWED else (Size(),):
+                figure = picture.figure_of(drawing, about, size)
+                with style.applied():
+                    assert problems(figure) == [], (kind, size)
+                drawn += 1
+    assert drawn >= 3
+
+
+def test_what_is_wrong_is_found() -> None:
+    """The check itself."""
+    with style.applied():
+        figure = style.new_figure(3, 4)
+        axes = figure.subplots()
+        axes.plot([0, 1], [0, 1], label="a curve whose name is long and hides it\n\n\n\n\n\n\n")
+        axes.legend(loc="center")
+        axes.text(0.8, 0.5, "beyond the right edge of the canvas")
+        figure.text(0.1, 0.5, "first")
+        figure.text(0.1, 0.51, "second")
+        found = problems(figure)
+    assert [each.partition(" reaches")[0] for each in found if "beyond the canvas" in each] == [
+        "mark 'beyond the right edge of the canvas'"
+    ]
+    assert "text 'first' overlaps text 'second'" in found
+    assert any(each.startswith("a legend covers") for each in found)
+
+
+def test_a_healthy_figure_has_no_faults() -> None:
+    with style.applied():
+        figure = style.new_figure(3, 4)
+        axes = figure.subplots()
+        axes.plot([0, 1], [0, 1], label="a curve")
+        axes.set_xlabel("time, s")
+        style.legend(axes)
+        assert problems(figure) == []
+
+
+def test_a_legend_has_as_many_columns_as_have_room() -> None:
+    def columns(width_in: float) -> int:
+        with style.applied():
+            figure = style.new_figure(3, width_in)
+            axes = figure.subplots()
+            for number in range(6):
+                axes.plot([0, 1], [0, number], label=f"a curve with a name of number {number}")
+            style.legend(axes, columns=6)
+            figure.draw_without_rendering()
+            found = axes.get_legend()
+        assert found is not None
+        return len({round(text.get_window_extent().x0) for text in found.get_texts()})
+
+    assert [columns(width_in) for width_in in (3, 6, 30)] == [1, 2, 6]
