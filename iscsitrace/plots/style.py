@@ -56,7 +56,11 @@ _STYLE: dict[str, Any] = {
     "path.simplify": True,
 }
 _LABELS_IN = 0.7
-"""Room for the ticks and the label of a y axis."""
+"""Room for the ticks and the label of a y axis,"""
+_GAP_PX = 30
+"""or beside labels that are known, such as names;"""
+_SCALE_IN = 0.4
+"""and room that another column may take for its scale of colours."""
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": "iscsitrace"},
     "svg": {"Date": None, "Creator": "iscsitrace"},
@@ -140,14 +144,18 @@ def fitted_legend(
 
 
 def _room_px(axes: Axes) -> float:
-    """The width of the picture that the axes have, but for the labels beside them."""
+    """The width of the picture that the axes have, but for the labels beside them, as far as these are known."""
     place, share = axes.get_subplotspec(), 1.0
     if place is not None:
         grid = place.get_gridspec()
         ratios = np.asarray(grid.get_width_ratios(), dtype=np.float64)
         share = float(ratios[place.colspan.start : place.colspan.stop].sum() / ratios.sum())
     figure = axes.get_figure(root=True)
-    return (share * figure.get_figwidth() - _LABELS_IN) * figure.dpi if figure else math.inf
+    if figure is None:
+        return math.inf
+    labels_px = max((each.get_window_extent().width for each in axes.get_yticklabels()), default=0.0)
+    beside_px = max(_LABELS_IN * figure.dpi, labels_px + _GAP_PX) + (_SCALE_IN * figure.dpi if share < 1 else 0.0)
+    return float(share * figure.get_figwidth() * figure.dpi - beside_px)
 
 
 def _is_seen(handle: Any, axes: Axes) -> bool:

@@ -13,6 +13,7 @@ from iscsitrace.plots import kinds, picture, style, subject
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.picture import Size
 from iscsitrace.plots.view import Zoom
+from iscsitrace.report import figures
 from iscsitrace.tables.trace import Trace
 from tests.support.canvas import problems
 
@@ -51,6 +52,17 @@ def test_no_text_is_cut_or_hidden(name: str) -> None:
     assert drawn >= 3
 
 
+@pytest.mark.parametrize("width_in", [figures._WIDE_IN, figures._NARROW_IN])
+@pytest.mark.parametrize("name", ["black-out-and-relogin", "task-abort-storage-hang"])
+def test_the_time_line_of_a_report_is_whole(name: str, width_in: float) -> None:
+    trace = next(traces(name))
+    drawing = kinds.load("events").drawing(trace, Zoom(), subject.origin_ns(trace), Detail())
+    with style.applied():
+        figure = style.new_figure(drawing.height_in, width_in)
+        drawing.draw(figure)
+        assert problems(figure) == []
+
+
 def test_what_is_wrong_is_found() -> None:
     """The check itself."""
     with style.applied():
@@ -59,12 +71,17 @@ def test_what_is_wrong_is_found() -> None:
         axes.plot([0, 1], [0, 1], label="a curve whose name is long and hides it\n\n\n\n\n\n\n")
         axes.legend(loc="center")
         axes.text(0.8, 0.5, "beyond the right edge of the canvas")
+        other = axes.twinx()
+        other.plot([0, 1], [1, 0], label="an entry that has no room")
+        # else the layout would make room
+        other.legend(loc="lower left", bbox_to_anchor=(0.9, 1.0)).set_in_layout(False)
         figure.text(0.1, 0.5, "first")
         figure.text(0.1, 0.51, "second")
         found = problems(figure)
-    assert [each.partition(" reaches")[0] for each in found if "beyond the canvas" in each] == [
-        "mark 'beyond the right edge of the canvas'"
-    ]
+    assert {each.partition(" reaches")[0] for each in found if "beyond the canvas" in each} == {
+        "mark 'beyond the right edge of the canvas'",
+        "legend 'an entry that has no room'",
+    }
     assert "text 'first' overlaps text 'second'" in found
     assert any(each.startswith("a legend covers") for each in found)
 

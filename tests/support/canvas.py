@@ -64,7 +64,8 @@ def _ticks(axis: Axis) -> Iterator[Place]:
 def _box(kind: str, text: Text) -> Iterator[Place]:
     if text.get_visible() and text.get_text().strip():
         box = text.get_window_extent()
-        if text.get_clip_on() and text.axes is not None and not box.overlaps(text.axes.bbox):
+        clip = text.get_clip_box()
+        if clip is not None and text.get_clip_on() and not box.overlaps(clip):
             return
         yield f"{kind} {text.get_text()!r}", box
 
