@@ -55,7 +55,7 @@ _STYLE: dict[str, Any] = {
     "pdf.fonttype": 42,
     "path.simplify": True,
 }
-_LABELS_IN = 0.7
+_LABELS_IN = 0.8
 """Room for the ticks and the label of a y axis,"""
 _GAP_PX = 30
 """or beside labels that are known, such as names;"""

@@ -136,7 +136,7 @@ def test_the_queue_is_shaded_from_the_path_up() -> None:
     areas: dict[str, Any] = {
         str(each.get_label()): each.get_data() for each in axes.patches if isinstance(each, StepPatch)
     }
-    throughout, at_times = areas["queue throughout 250 ms"], areas["queue at times: up to the median"]
+    throughout, at_times = areas["above the least throughout 250 ms"], areas["above it at times: up to the median"]
     assert (list(throughout.baseline), throughout.values.tolist()) == ([10, 10], [12, 30])
     assert (list(at_times.baseline), at_times.values.tolist()) == ([12, 30], [15, 40])
     lines = {str(each.get_label()): each for each in axes.lines}

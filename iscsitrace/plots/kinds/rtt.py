@@ -181,8 +181,8 @@ def _draw_course(axes: Axes, course: Course, time: TimeAxis, amounts: DurationAx
         base = amounts.at(course.path_ns)
         middle = np.fmax(base, least)
         for low, high, alpha, label in (
-            (np.full(len(least), base), middle, 0.75, "queue throughout 250 ms"),
-            (middle, np.fmax(middle, median), 0.3, "queue at times: up to the median"),
+            (np.full(len(least), base), middle, 0.75, "above the least throughout 250 ms"),
+            (middle, np.fmax(middle, median), 0.3, "above it at times: up to the median"),
         ):
             axes.stairs(
                 np.where(np.isnan(median), np.nan, high), edges, baseline=low, fill=True, color=style.ORANGE,
@@ -241,8 +241,8 @@ KIND = Kind(
     draw=draw,
     title=title,
     notes=lambda found: list(notes(found)),
-    how_to_read="The shaded area is the RTT above its least, the dashed line: time in queues. A dark area that lasts "
-    "is a queue that never empties. Red marks are retransmissions.",
+    how_to_read="The shaded area is the RTT above its least, the dashed line: mostly time in queues. A high dark area "
+    "that lasts is a queue that never empties. Red marks are retransmissions.",
     tables=with_events("rtt", "senders", "retransmissions"),
     view=view_of_streams,
     pictures=whole_session("Round-trip time"),
