@@ -47,7 +47,7 @@ class Cycles(Quantity):
             return value
         first, dash, last = value.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
-            self.fail(f"{value!r} is no range of commands; write 12, or 12-15", param, ctx)
+            self.fail(f"{value!r} is not a range of commands; write 12, or 12-15", param, ctx)
         return range(int(first), int(last if dash else first) + 1)
 
 

@@ -132,7 +132,7 @@ def draw(figure: Figure, path: PathCurves) -> None:
         if path.unsure_ns:
             axes.stairs(
                 band.highs, time.of(band.edges_ns), baseline=band.lows, fill=True, color=style.GREY, alpha=0.22,
-                linewidth=0, label=f"up to {duration(path.unsure_ns)} more, which the clocks do not tell",
+                linewidth=0, label=f"up to {duration(path.unsure_ns)} more: the offset of the clocks is unknown",
             )  # fmt: skip
         axes.plot(
             time.of(delays.times_ns), delays.values, linestyle="none", marker=".", markersize=2, color=color,
