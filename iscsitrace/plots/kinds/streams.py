@@ -335,13 +335,11 @@ def draw(figure: Figure, streams: Streams) -> None:
     passed, beside = figure.subplots(1, 2)
     time = TimeAxis(streams.view)
     places = ByteAxis(max(streams.ranked[0][1], *(float(each.passed.values.max()) for each in streams.streams)))
-    for stream, (color, dashes, marker) in zip(streams.streams, _LOOKS, strict=False):
+    for stream, look in zip(streams.streams, _LOOKS, strict=False):
         label = f"connection {stream.connection}"
         if stream.cause:
             label += f" (slow: {_CAUSES[stream.cause]})"
-        _draw_line(passed, stream.passed, time, places, (color, dashes, marker), label)
-        if stream.finish_ns is not None:
-            _draw_finish(passed, stream, time, color, dashes)
+        _draw_line(passed, stream, stream.passed, time, places, look, label)
     if streams.others is None:
         _draw_outstanding(beside, streams, time)
     else:
@@ -353,17 +351,18 @@ def draw(figure: Figure, streams: Streams) -> None:
     style.legend(passed, passed, columns=2)
 
 
-def _draw_line(axes: Axes, line: Line, time: TimeAxis, amounts: ByteAxis, look: _Look, label: str) -> None:
+def _draw_line(
+    axes: Axes, stream: Stream, line: Line, time: TimeAxis, amounts: ByteAxis, look: _Look, label: str
+) -> None:
+    """Draws a line of a stream, and where the stream finished."""
+    color, dashes, marker = look
     if len(line):
-        color, dashes, marker = look
         axes.plot(
             time.of(line.times_ns), amounts.of(line.values), drawstyle="steps-post", color=color, linestyle=dashes,
             marker=marker, markersize=4, markevery=max(1, len(line) // _MARKS), label=label,
         )  # fmt: skip
-
-
-def _draw_finish(axes: Axes, stream: Stream, time: TimeAxis, color: str, dashes: Any) -> None:
-    axes.axvline(time.at(stream.finish_ns or 0), color=color, linestyle=dashes, linewidth=0.8, alpha=0.7)
+    if stream.finish_ns is not None:
+        axes.axvline(time.at(stream.finish_ns), color=color, linestyle=dashes, linewidth=0.8, alpha=0.7)
 
 
 def _draw_outstanding(axes: Axes, streams: Streams, time: TimeAxis) -> None:
@@ -371,15 +370,12 @@ def _draw_outstanding(axes: Axes, streams: Streams, time: TimeAxis) -> None:
     known = [each for each in streams.streams if len(each.outstanding)]
     amounts = ByteAxis(max((float(each.outstanding.values.max()) for each in known), default=1.0))
     for stream, look in zip(streams.streams, _LOOKS, strict=False):
-        color, dashes, _ = look
-        _draw_line(axes, stream.outstanding, time, amounts, look, f"connection {stream.connection}")
-        if stream.finish_ns is not None:
-            _draw_finish(axes, stream, time, color, dashes)
+        _draw_line(axes, stream, stream.outstanding, time, amounts, look, f"connection {stream.connection}")
         for kind, losses in stream.losses.items():
             _, mark = _LOSSES[kind]
             axes.plot(
                 time.of(losses.times_ns), amounts.of(losses.values), linestyle="none", marker=mark, markersize=9,
-                markerfacecolor="white", markeredgecolor=color, markeredgewidth=1.6,
+                markerfacecolor="white", markeredgecolor=look[0], markeredgewidth=1.6,
             )  # fmt: skip
     axes.set_ylabel(f"bytes in flight (owin), {amounts.unit}{'' if streams.step_ns is None else ', mean'}")
     if not known:
