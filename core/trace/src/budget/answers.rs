@@ -1,20 +1,18 @@
 //! When commands end for the initiator.
 
-use crate::stream::progress::OUTAGE_MIN_NS;
 use crate::tables::{Cycles, NULL_NS};
 
-/// When a command ends for the initiator, as far as the tap shows: with its status, or when data arrived that had to be
-/// retransmitted for long. None if neither is known.
+/// When a command ends for the initiator, as far as the tap shows: with its status; or with the ACK of the status, where
+/// it, or data before it, had to be sent again. None if neither is known.
 pub(super) fn answered_ns(cycles: &Cycles, row: usize) -> Option<i64> {
     let status_ns = cycles.status_ns[row];
-    let acked_ns = cycles.data_acked_ns[row];
     let is_stuck = cycles.is_read[row] && cycles.has_retransmission[row];
     match status_ns {
         NULL_NS => None,
         // beside the target a status is seen when it is sent, and an outage when the data before it is not acknowledged
-        _ if is_stuck && acked_ns == NULL_NS => None,
-        _ if is_stuck && acked_ns.saturating_sub(status_ns) >= OUTAGE_MIN_NS => Some(acked_ns),
-        _ => Some(status_ns),
+        _ if is_stuck && cycles.data_acked_ns[row] == NULL_NS => None,
+        // null is the smallest instant of all
+        _ => Some(status_ns.max(cycles.status_acked_ns[row])),
     }
 }
 

@@ -3,16 +3,18 @@
 /// What an event changes, in the order within one instant. Commands are given by their index in the scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Change {
-    /// A command begins.
-    Command(u32),
+    /// A command begins: whole, or with data of its own to follow.
+    Command(u32, bool),
     /// The initiator has sent everything that the target needs for now.
     Requested(u32),
     /// The burst of an R2T was sent: before the next R2T of the same instant.
     BurstSent(u32),
     /// An R2T arrived.
     R2t(u32),
-    /// The command ended.
+    /// The command ended, or its status was sent and did not arrive.
     Ended(u32),
+    /// A status is being sent again, or its ACK arrived.
+    Resent(u32, bool),
     /// The line becomes busy with payload, or idle.
     Busy(bool),
     /// A sender becomes limited by a part, or no longer is.

@@ -161,6 +161,7 @@ mod tests {
             connection,
             hosts: None,
             deliveries: Default::default(),
+            excess: Vec::new(),
             standing: [None, None],
             rtt_to_target_ns: Some(2 * MS),
             rtt_to_initiator_ns: Some(0),

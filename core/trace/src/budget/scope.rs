@@ -110,17 +110,16 @@ impl<'a> Scope<'a> {
         }
         // each kind is almost sorted already, so this is little more than a merge
         events.sort_by_key(|event| (event.time_ns, event.change));
-        let allowances: Vec<(u32, Allowance)> =
-            self.timelines.iter().map(|timeline| (timeline.connection, Allowance::of(timeline))).collect();
-        let allowance = |place: u32| {
+        let allowance = |place: u32, time_ns: i64| {
             let connection = cycles.connection[self.cycles[place as usize] as usize];
-            let found = allowances.iter().find(|(number, _)| *number == connection);
-            found.map_or(Allowance::default(), |&(_, allowance)| allowance)
+            let found = self.timelines.iter().find(|timeline| timeline.connection == connection);
+            found.map_or(Allowance::default(), |timeline| Allowance::at(timeline, time_ns))
         };
         let row = BudgetRow { session: self.session, connection: self.connection, ..BudgetRow::default() };
         let mut sweep = Sweep::new(start_ns, row.clone(), &self.cycles);
         for event in events {
             sweep.advance(event.time_ns.clamp(start_ns, end_ns), event.frame, &mut emit);
+            let allowance = |place| allowance(place, event.time_ns);
             sweep.change(event.change, |place| kind(cycles, self.cycles[place as usize] as usize), allowance);
         }
         sweep.advance(end_ns, NULL_U64, &mut emit);
@@ -196,20 +195,30 @@ impl<'a> Scope<'a> {
         let numbered = (0..).zip(self.cycles.iter().map(|&cycle| cycle as usize));
         let known = numbered.filter(|&(_, cycle)| start_ns(cycle) != NULL_NS && ended_ns(cycle) >= start_ns(cycle));
         let mut push = |time_ns, change, frame| events.push(Event { time_ns, change, frame });
+        let is_unsolicited = |cycle: usize| cycles.is_write[cycle] && cycles.r2t_count[cycle] == 0;
         for (place, cycle) in known.clone() {
-            push(start_ns(cycle), Change::Command(place), cycles.command_frame.get(cycle));
+            let last_ns = cycles.command_last_ns[cycle];
+            let last_ns = if is_unsolicited(cycle) { last_ns.max(cycles.data_last_ns[cycle]) } else { last_ns };
+            let is_whole = last_ns <= start_ns(cycle);
+            push(start_ns(cycle), Change::Command(place, is_whole), cycles.command_frame.get(cycle));
         }
         for (place, cycle) in known.clone().filter(|&(_, cycle)| cycles.command_last_ns[cycle] > start_ns(cycle)) {
             push(cycles.command_last_ns[cycle], Change::Requested(place), NULL_U64);
         }
-        let is_unsolicited = |cycle: usize| cycles.is_write[cycle] && cycles.r2t_count[cycle] == 0;
         for (place, cycle) in known.clone().filter(|&(_, cycle)| is_unsolicited(cycle)) {
             if cycles.data_last_ns[cycle] > start_ns(cycle) {
                 push(cycles.data_last_ns[cycle], Change::Requested(place), cycles.data_last_frame.get(cycle));
             }
         }
         for (place, cycle) in known {
-            push(ended_ns(cycle), Change::Ended(place), cycles.status_frame.get(cycle));
+            let (status_ns, ended_ns) = (cycles.status_ns[cycle], ended_ns(cycle));
+            let is_resent = (start_ns(cycle)..ended_ns).contains(&status_ns);
+            let end_ns = if is_resent { status_ns } else { ended_ns };
+            push(end_ns, Change::Ended(place), cycles.status_frame.get(cycle));
+            if is_resent {
+                push(status_ns, Change::Resent(place, true), NULL_U64);
+                push(ended_ns, Change::Resent(place, false), NULL_U64);
+            }
         }
     }
 

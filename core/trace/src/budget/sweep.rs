@@ -5,6 +5,7 @@
 //! ```text
 //! nothing progresses         outage
 //! the line is busy           transfer
+//! only statuses are missing  loss_recovery: they were sent, and have to be sent again
 //! a sender is limited        unknown, loss_recovery, receive_window, congestion_window, send_buffer, ack_wait
 //! an R2T waits for data      initiator_service, after the RTT to the initiator
 //! a command is in flight     target_service, after the RTT to the target
@@ -33,6 +34,8 @@ pub(super) struct Sweep<'a> {
     busy_count: u32,
     limited_counts: [u32; LIMITING_PARTS.len()],
     commands: Commands,
+    /// Statuses that were sent and did not arrive so far, of each kind of command.
+    resent_counts: [usize; in_flight::DATA as usize + 1],
     /// Until when the time without a command counts as propagation; none if the RTT is unknown.
     think_deadline: Option<i64>,
     /// The strongest kind of the commands whose statuses are on their way to the initiator until then.
@@ -53,6 +56,7 @@ impl<'a> Sweep<'a> {
             busy_count: 0,
             limited_counts: [0; LIMITING_PARTS.len()],
             commands: Commands::new(cycles.len()),
+            resent_counts: [0; in_flight::DATA as usize + 1],
             think_deadline: Some(0),
             answered: in_flight::NONE,
             blank,
@@ -92,6 +96,9 @@ impl<'a> Sweep<'a> {
         if self.is_busy() {
             return (part::TRANSFER, OPEN);
         }
+        if self.commands.count() == 0 && self.resent() != in_flight::NONE {
+            return (part::LOSS_RECOVERY, OPEN);
+        }
         if let Some((&limited, _)) = LIMITING_PARTS.iter().zip(&self.limited_counts).find(|(_, count)| **count > 0) {
             return (limited, OPEN);
         }
@@ -110,7 +117,13 @@ impl<'a> Sweep<'a> {
     /// The strongest kind of command in flight. For the initiator a command is in flight until its status arrives, after
     /// the data that is queued before the line: at a tap beside a fast target that is all of its time.
     fn in_flight(&self) -> u8 {
-        if self.commands.count() > 0 { self.commands.in_flight() } else { self.answered() }
+        if self.commands.count() > 0 { self.commands.in_flight() } else { self.answered().max(self.resent()) }
+    }
+
+    /// The strongest kind of command whose status has to be sent again.
+    fn resent(&self) -> u8 {
+        let kinds = (in_flight::OTHER..=in_flight::DATA).rev();
+        kinds.into_iter().find(|&kind| self.resent_counts[usize::from(kind)] > 0).unwrap_or(in_flight::NONE)
     }
 
     /// The strongest kind of command whose status is on its way to the initiator.
@@ -170,15 +183,27 @@ impl<'a> Sweep<'a> {
     pub(super) fn change(&mut self, change: Change, kind: impl Fn(u32) -> u8, allowance: impl Fn(u32) -> Allowance) {
         let waited_ns = self.waited_ns;
         match change {
-            Change::Command(place) => self.commands.begin(place, kind(place), waited_ns, allowance(place)),
+            Change::Command(place, is_whole) => {
+                self.commands.begin(place, kind(place), is_whole, waited_ns, allowance(place));
+            }
             Change::Requested(place) => self.commands.request(place, waited_ns, allowance(place)),
             Change::R2t(place) => self.commands.r2t(place, waited_ns, allowance(place)),
             Change::BurstSent(place) => self.commands.burst_sent(place, waited_ns, allowance(place)),
             Change::Ended(place) => {
                 self.answered = self.answered().max(kind(place));
                 self.commands.end(place);
-                self.think_deadline =
-                    allowance(place).to_initiator_ns.map(|allowed_ns| waited_ns.saturating_add(allowed_ns));
+                // a status is short, and what follows it is not waited for
+                let allowed_ns = allowance(place).answer_ns;
+                self.think_deadline = allowed_ns.map(|allowed_ns| waited_ns.saturating_add(allowed_ns));
+            }
+            Change::Resent(place, is_missing) => {
+                if let Some(count) = self.resent_counts.get_mut(usize::from(kind(place))) {
+                    *count = if is_missing { *count + 1 } else { count.saturating_sub(1) };
+                }
+                if !is_missing {
+                    // its ACK shows that it has arrived
+                    self.think_deadline = Some(waited_ns);
+                }
             }
             Change::Out(is_out) => self.is_out = is_out,
             Change::Busy(true) => self.busy_count += 1,

@@ -31,6 +31,7 @@ fn timeline(connection: u32) -> Timeline {
         connection,
         hosts: None,
         deliveries: Default::default(),
+        excess: Vec::new(),
         standing: [None, None],
         rtt_to_target_ns: Some(RTT_TO_TARGET_NS),
         rtt_to_initiator_ns: Some(RTT_TO_INITIATOR_NS),
@@ -98,11 +99,63 @@ fn a_read_takes_rtt_and_transfer_then_target_service_and_think_time() {
 }
 
 #[test]
+fn a_status_that_is_sent_again_keeps_its_command_in_flight_until_the_ack() {
+    // a status of 160 whose ACK comes at 400; the next command at 420, its status at 580
+    let mut tables = tables(&[CycleRow { status_acked_ns: 400, ..read(0, 160) }, read(420, 580)]);
+    // what held the sender meanwhile does not count: it had nothing to send but this
+    let wait = Limited { from_ns: 160, to_ns: 300, part: part::CONGESTION_WINDOW, frame: 0, needs_queue: false };
+    fill(&mut tables, &[Timeline { limited: [Vec::new(), vec![wait]], ..timeline(0) }]);
+    expect(&tables, &[(part::PROPAGATION, 320), (part::LOSS_RECOVERY, 240), (part::INITIATOR_THINK, 20)]);
+    let lost = tables.budget.part.iter().position(|&part| part == part::LOSS_RECOVERY);
+    assert!(lost.is_some_and(|row| tables.budget.in_flight[row] == in_flight::DATA));
+}
+
+#[test]
+fn a_status_that_is_sent_again_beside_other_commands_takes_no_time_of_theirs() {
+    let mut tables = tables(&[CycleRow { status_acked_ns: 400, ..read(0, 160) }, read(100, 500)]);
+    fill(&mut tables, &[timeline(0)]);
+    expect(&tables, &[(part::PROPAGATION, 260), (part::TARGET_SERVICE, 240)]);
+}
+
+#[test]
 fn the_rtt_of_queued_data_starts_after_the_line() {
     // a write whose data the line carries until 100; its status comes one RTT later
     let mut tables = tables(&[CycleRow { is_read: false, is_write: true, ..read(0, 260) }]);
     fill(&mut tables, &[Timeline { line_busy: [vec![(0, 100)], Vec::new()], ..timeline(0) }]);
     expect(&tables, &[(part::TRANSFER, 100), (part::PROPAGATION, 160)]);
+}
+
+#[test]
+fn a_command_whose_data_is_still_on_its_way_does_not_wait_for_the_target() {
+    // the rest of its immediate data comes at 400: beyond the RTT of the path the initiator took its time
+    let mut tables = tables(&[CycleRow { is_read: false, is_write: true, command_last_ns: 400, ..read(0, 600) }]);
+    fill(&mut tables, &[timeline(0)]);
+    let path_ns = RTT_TO_TARGET_NS + RTT_TO_INITIATOR_NS;
+    let (late_ns, served_ns) = (400 - path_ns, 200 - RTT_TO_TARGET_NS);
+    expect(
+        &tables,
+        &[
+            (part::PROPAGATION, path_ns + RTT_TO_TARGET_NS),
+            (part::INITIATOR_SERVICE, late_ns),
+            (part::TARGET_SERVICE, served_ns),
+        ],
+    );
+}
+
+#[test]
+fn a_queue_on_the_path_is_no_service() {
+    // from 200 on the path takes 300 longer, for 250 ms
+    let mut tables = tables(&[read(0, 200), read(300, 900)]);
+    let far = Timeline { excess: vec![(200, 300)], ..timeline(0) };
+    fill(&mut tables, &[far]);
+    expect(
+        &tables,
+        &[
+            (part::PROPAGATION, RTT_TO_TARGET_NS + RTT_TO_INITIATOR_NS + RTT_TO_TARGET_NS + 300),
+            (part::TARGET_SERVICE, 200 - RTT_TO_TARGET_NS + 600 - RTT_TO_TARGET_NS - 300),
+            (part::INITIATOR_THINK, 100 - RTT_TO_INITIATOR_NS),
+        ],
+    );
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::senders::load::WINDOW_NS;
 use crate::senders::timeline::Timeline;
 use crate::tables::in_flight;
 
@@ -16,11 +17,28 @@ pub(super) struct Allowance {
     pub(super) to_target_ns: Option<i64>,
     /// From the tap to the initiator and back.
     pub(super) to_initiator_ns: Option<i64>,
+    /// The same without queues.
+    pub(super) answer_ns: Option<i64>,
 }
 
 impl Allowance {
-    pub(super) fn of(timeline: &Timeline) -> Self {
-        Self { to_target_ns: timeline.rtt_to_target_ns, to_initiator_ns: timeline.rtt_to_initiator_ns }
+    /// Of both ends together.
+    fn path_ns(self) -> Option<i64> {
+        Some(self.to_target_ns?.saturating_add(self.to_initiator_ns?))
+    }
+
+    /// That of a connection at a time: the path's least RTT, and what its queues added then, on the side where the path
+    /// lies.
+    pub(super) fn at(timeline: &Timeline, time_ns: i64) -> Self {
+        let (mut to_target_ns, mut to_initiator_ns) = (timeline.rtt_to_target_ns, timeline.rtt_to_initiator_ns);
+        let answer_ns = to_initiator_ns;
+        let next = timeline.excess.partition_point(|&(start_ns, _)| start_ns <= time_ns);
+        let window = next.checked_sub(1).and_then(|place| timeline.excess.get(place));
+        if let Some(&(_, excess_ns)) = window.filter(|&&(start_ns, _)| time_ns.saturating_sub(start_ns) < WINDOW_NS) {
+            let far = if to_target_ns >= to_initiator_ns { &mut to_target_ns } else { &mut to_initiator_ns };
+            *far = far.map(|rtt_ns| rtt_ns.saturating_add(excess_ns));
+        }
+        Self { to_target_ns, to_initiator_ns, answer_ns }
     }
 }
 
@@ -111,8 +129,9 @@ impl Commands {
         None
     }
 
-    /// A command begins.
-    pub(super) fn begin(&mut self, place: u32, kind: u8, waited_ns: i64, allowance: Allowance) {
+    /// A command begins. One that is not whole yet waits for its initiator, beyond the RTT of the path: the rest of it may be
+    /// on its way.
+    pub(super) fn begin(&mut self, place: u32, kind: u8, is_whole: bool, waited_ns: i64, allowance: Allowance) {
         if let Some(command) = self.commands.get_mut(place as usize) {
             *command = Command { is_outstanding: true, kind, ..Command::default() };
             self.outstanding.push(Reverse(place));
@@ -120,13 +139,14 @@ impl Commands {
             if let Some(count) = self.kind_counts.get_mut(usize::from(kind)) {
                 *count += 1;
             }
-            self.wait(place, false, deadline(waited_ns, allowance.to_target_ns));
+            let within_ns = if is_whole { allowance.to_target_ns } else { allowance.path_ns() };
+            self.wait(place, !is_whole, deadline(waited_ns, within_ns));
         }
     }
 
     /// The initiator has sent everything that the target needs for now.
     pub(super) fn request(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
-        if self.command(place).is_some_and(|command| !command.is_r2t_open) {
+        if self.command(place).is_some_and(|command| command.open_rounds == 0) {
             self.turn(place, false, deadline(waited_ns, allowance.to_target_ns));
         }
     }
@@ -229,7 +249,7 @@ mod tests {
     const COMMANDS: usize = 6;
     /// Kinds of the commands in turn.
     const KINDS: [u8; 3] = [in_flight::OTHER, in_flight::DATA, in_flight::FLUSH];
-    const ALLOWANCE: Allowance = Allowance { to_target_ns: Some(20), to_initiator_ns: Some(5) };
+    const ALLOWANCE: Allowance = Allowance { to_target_ns: Some(20), to_initiator_ns: Some(5), answer_ns: Some(5) };
 
     /// A command of the naive model: deadline, whether an R2T is open, and how many are.
     type Naive = Option<(i64, bool, u32)>;
@@ -248,7 +268,7 @@ mod tests {
     proptest! {
         #[test]
         fn the_first_deadline_is_the_smallest_valid_one(
-            steps in prop::collection::vec((0..5_u8, 0..COMMANDS, 0..12_i64), 1..120),
+            steps in prop::collection::vec((0..6_u8, 0..COMMANDS, 0..12_i64), 1..120),
         ) {
             let mut commands = Commands::new(COMMANDS);
             let mut naive: [Naive; COMMANDS] = [None; COMMANDS];
@@ -259,13 +279,17 @@ mod tests {
                 let number = place as u32;
                 match (step, &mut *known) {
                     (0, None) => {
-                        commands.begin(number, KINDS[place % KINDS.len()], waited_ns, ALLOWANCE);
+                        commands.begin(number, KINDS[place % KINDS.len()], true, waited_ns, ALLOWANCE);
                         *known = Some((waited_ns + 20, false, 0));
+                    }
+                    (5, None) => {
+                        commands.begin(number, KINDS[place % KINDS.len()], false, waited_ns, ALLOWANCE);
+                        *known = Some((waited_ns + 20 + 5, true, 0));
                     }
                     (1, _) => {
                         commands.request(number, waited_ns, ALLOWANCE);
-                        if let Some((deadline, false, _)) = known {
-                            *deadline = waited_ns + 20;
+                        if let Some((deadline, is_r2t_open, 0)) = known {
+                            (*deadline, *is_r2t_open) = (waited_ns + 20, false);
                         }
                     }
                     (2, _) => {

@@ -470,7 +470,8 @@ impl TcpConnection {
         if is_again && let Some(iscsi) = self.content.iscsi() {
             let direction = iscsi.direction(direction);
             iscsi.framers[direction].mark_retransmitted(offset, end);
-            iscsi.connection.spans[direction].mark_retransmitted(offset, end, &mut context.tables.cycles);
+            let cycles = &mut context.tables.cycles;
+            iscsi.connection.spans[direction].mark_retransmitted(offset, end, time_ns, cycles);
             if is_first_late {
                 iscsi.connection.note_late(direction, offset, end, &mut context.tables.cycles);
             }

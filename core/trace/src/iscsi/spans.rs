@@ -26,6 +26,8 @@ struct Span {
     cycle: CycleId,
     /// The end of its data, if it carries any, and when that passed the tap: padding and digest come after.
     data: Option<(i64, i64)>,
+    /// When its status passed the tap; null if it has none.
+    status_ns: i64,
 }
 
 impl Span {
@@ -59,6 +61,8 @@ pub struct Spans {
     acks: VecDeque<(i64, i64)>,
     /// What ACKs that are no longer kept covered.
     forgotten_acks: Option<i64>,
+    /// When bytes of the direction were sent again most recently.
+    resent_ns: Option<i64>,
     /// Whether acknowledged bytes may be assigned to a cycle much later.
     pub is_waiting: bool,
 }
@@ -66,8 +70,20 @@ pub struct Spans {
 impl Spans {
     /// Adds a PDU of a cycle in [start, end) of the stream; `data` is the end of its data, if it carries any,
     /// and when that passed the tap.
-    pub fn push(&mut self, (start, end): (i64, i64), data: Option<(i64, i64)>, cycle: CycleId, cycles: &mut Cycles) {
-        let span = Span { start, end, cycle, data };
+    pub fn push(&mut self, range: (i64, i64), data: Option<(i64, i64)>, cycle: CycleId, cycles: &mut Cycles) {
+        self.push_answer(range, data, NULL_NS, cycle, cycles);
+    }
+
+    /// The same of a PDU whose status passed the tap then; null if it has none.
+    pub fn push_answer(
+        &mut self,
+        (start, end): (i64, i64),
+        data: Option<(i64, i64)>,
+        status_ns: i64,
+        cycle: CycleId,
+        cycles: &mut Cycles,
+    ) {
+        let span = Span { start, end, cycle, data, status_ns };
         let is_acknowledged = self.acks.back().is_some_and(|&(offset, _)| offset >= span.needed());
         if let Some((data_end, last_ns)) = data {
             let acked_ns = if is_acknowledged { self.first_covering(data_end) } else { NULL_NS };
@@ -135,6 +151,12 @@ impl Spans {
             {
                 *acked_ns = acked_after(last_ns, time_ns);
             }
+            if span.status_ns != NULL_NS
+                && self.resent_ns.is_some_and(|resent_ns| (span.status_ns..time_ns).contains(&resent_ns))
+            {
+                let row = cycles.row(span.cycle);
+                cycles.status_acked_ns.set(row, time_ns);
+            }
             self.waiting.pop_front();
             self.keep(span);
         }
@@ -164,8 +186,9 @@ impl Spans {
             .chain(waiting.take_while(move |span| span.start < end).map(|span| span.cycle))
     }
 
-    /// Marks the cycles of bytes in [start, end) that were retransmitted.
-    pub fn mark_retransmitted(&self, start: i64, end: i64, cycles: &mut Cycles) {
+    /// Marks the cycles of bytes in [start, end) that were retransmitted then.
+    pub fn mark_retransmitted(&mut self, start: i64, end: i64, time_ns: i64, cycles: &mut Cycles) {
+        self.resent_ns = Some(time_ns);
         for cycle in self.cycles_of(start, end) {
             let row = cycles.row(cycle);
             if let Some(has_retransmission) = cycles.has_retransmission.get_mut(row) {
@@ -315,7 +338,27 @@ mod tests {
         spans.push((0, 10), None, CycleId::new(0), &mut cycles);
         spans.push((10, 20), Some((20, i64::MIN)), CycleId::new(1), &mut cycles);
         spans.acknowledge(20, 1, &mut cycles);
-        spans.mark_retransmitted(8, 10, &mut cycles);
+        spans.mark_retransmitted(8, 10, 1, &mut cycles);
         assert_eq!(cycles.has_retransmission, [true, false]);
+    }
+
+    #[test]
+    fn the_ack_of_a_status_counts_if_bytes_were_sent_again_after_it() {
+        let acked = |resent_ns: Option<i64>, data: Option<(i64, i64)>| {
+            let (mut spans, mut cycles) = (Spans::default(), cycles());
+            spans.push_answer((0, 10), data, 5, CycleId::new(0), &mut cycles);
+            spans.push((10, 20), None, CycleId::new(1), &mut cycles);
+            if let Some(resent_ns) = resent_ns {
+                spans.mark_retransmitted(0, 4, resent_ns, &mut cycles);
+            }
+            spans.acknowledge(20, 9, &mut cycles);
+            [0, 1].map(|row| cycles.status_acked_ns[row])
+        };
+        assert_eq!(acked(Some(7), None), [9, NULL_NS]);
+        // in the last Data-In
+        assert_eq!(acked(Some(7), Some((10, 5))), [9, NULL_NS]);
+        // an ACK that was only late, and bytes that were sent again before the status
+        assert_eq!(acked(None, None), [NULL_NS; 2]);
+        assert_eq!(acked(Some(4), None), [NULL_NS; 2]);
     }
 }

@@ -11,10 +11,41 @@ const ROUNDS_MAX: u32 = 12;
 /// Far from the sender, where every packet can be a stop, a round counts if its peak had so many segments left of the PDU: all
 /// of a command or burst that is in flight is a level, too. At a stop that was seen, any byte left shows that it is not all.
 const LEFT_MIN: i64 = 3;
+/// Far from the sender a peak is off by several segments, but the mean of so many is not: in as many rounds a congestion
+/// window grows by half as many segments at least.
+const HALF: u32 = 16;
+/// The mean of a level grows by less than half of that.
+const GROWTH_PARTS: i64 = 4;
 /// How much fits into a send buffer varies by this part.
 const PARTS: i64 = 8;
 /// A congestion window grows by a segment in so many rounds at least.
 const ROUNDS_OF_SEGMENT: i64 = 2;
+
+/// The peaks of rounds far from the sender, which had more to send.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+struct FarRounds {
+    count: u32,
+    /// Of the first and of the second half.
+    sums: [i64; 2],
+    most: [i64; 2],
+}
+
+impl FarRounds {
+    /// Adds a round; the most in flight if the peaks did not grow as a congestion window would.
+    fn add(&mut self, peak: i64, segment: i64) -> Option<i64> {
+        let half = usize::from(self.count >= HALF);
+        self.sums[half] += peak;
+        self.most[half] = self.most[half].max(peak);
+        self.count += 1;
+        if self.count < 2 * HALF {
+            return None;
+        }
+        let [before, after] = self.sums.map(|sum| sum / i64::from(HALF));
+        let most = self.most[0].max(self.most[1]);
+        *self = Self { count: HALF, sums: [self.sums[1], 0], most: [self.most[1], 0] };
+        (after - before < i64::from(HALF) * segment / GROWTH_PARTS).then_some(most)
+    }
+}
 
 /// The levels of one sender.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -32,8 +63,10 @@ pub struct BufferLevel {
     /// The highest peak of the rounds since one reached the level, and their number: after many a level begins there.
     lower: i64,
     lower_rounds: u32,
-    /// The most in flight in the current round, far from the sender.
+    /// The most in flight in the current round, far from the sender, and whether it had more to send.
     far_peak: i64,
+    far_has_more: bool,
+    far: FarRounds,
     /// How far off the bytes in flight can be; 0 beside the sender.
     slack: i64,
 }
@@ -69,8 +102,9 @@ impl BufferLevel {
         let pipe = stop.flight.pipe;
         self.is_judged = true;
         self.far_peak = self.far_peak.max(pipe);
-        self.has_stop |= pipe >= self.level - segment - slack
-            && stop.left.is_some_and(|left| left >= LEFT_MIN * segment + 2 * slack);
+        let has_more = stop.left.is_some_and(|left| left >= LEFT_MIN * segment + 2 * slack);
+        self.far_has_more |= has_more;
+        self.has_stop |= pipe >= self.level - segment - slack && has_more;
     }
 
     /// A round with this peak ended: whether a level began with it.
@@ -80,6 +114,15 @@ impl BufferLevel {
             return false;
         }
         let far_peak = std::mem::take(&mut self.far_peak);
+        if std::mem::take(&mut self.far_has_more) {
+            let begins = self.far.count == 0;
+            if let Some(most) = self.far.add(far_peak, segment) {
+                (self.ceiling, self.is_at_ceiling) = (Some(most + most / PARTS), true);
+            }
+            if begins {
+                return true;
+            }
+        }
         let is_far = peak == 0;
         let peak = if is_far { far_peak } else { peak };
         if peak > self.level + (segment / 2).max(self.slack) {
@@ -141,8 +184,9 @@ mod tests {
     fn far_from_the_sender_a_level_takes_as_long_as_a_congestion_window_would_need_to_leave_it() {
         // off by 10 segments, the window would have grown by 20 in 40 rounds
         let noisy = |round: i64| 50 * SEGMENT - round * 7 % 10 * SEGMENT;
-        assert_eq!(full_after((0..90).map(noisy), 100 * SEGMENT, 10 * SEGMENT), Some(40));
-        assert_eq!(full_after((0..90).map(|_| 50 * SEGMENT), 100 * SEGMENT, SEGMENT), Some(12));
+        // by the mean of twice sixteen rounds
+        assert_eq!(full_after((0..90).map(noisy), 100 * SEGMENT, 10 * SEGMENT), Some(31));
+        assert_eq!(full_after((0..90).map(|_| 50 * SEGMENT), 100 * SEGMENT, SEGMENT), Some(13));
         // CUBIC's least growth
         let growing = |round: i64| noisy(round) + round * SEGMENT / 2;
         assert_eq!(full_after((0..400).map(growing), 100 * SEGMENT, 10 * SEGMENT), None);
@@ -150,7 +194,7 @@ mod tests {
 
     #[test]
     fn all_of_a_command_in_flight_is_no_level_far_from_the_sender() {
-        for (left, found) in [(22 * SEGMENT, None), (23 * SEGMENT, Some(40))] {
+        for (left, found) in [(22 * SEGMENT, None), (23 * SEGMENT, Some(31))] {
             assert_eq!(full_after((0..90).map(|_| 50 * SEGMENT), left, 10 * SEGMENT), found);
         }
     }

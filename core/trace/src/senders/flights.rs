@@ -250,13 +250,21 @@ impl Flights {
         !is_receiver_near && is_slower() && self.acknowledged.has_one_rate()
     }
 
-    /// When the bottleneck was busy: ordered and disjoint. Beyond the tap, ACKs show it, one RTT later.
-    pub fn busy_intervals(&self, rtt_to_receiver_ns: i64, rtt_to_sender_ns: i64) -> Vec<(i64, i64)> {
-        if self.is_line_beyond(rtt_to_receiver_ns, rtt_to_sender_ns) {
-            self.acknowledged.intervals(rtt_to_receiver_ns, self.acknowledged.rate())
+    /// When the bottleneck was busy: ordered and disjoint. Beyond the tap, ACKs show it, one RTT later. A pace of a window
+    /// per RTT, at which no queue grows, is that of a window: `window` says so of a pace in nanoseconds per byte.
+    pub fn busy_intervals(
+        &self,
+        rtt_to_receiver_ns: i64,
+        rtt_to_sender_ns: i64,
+        is_of_window: impl Fn(f64) -> bool,
+    ) -> Vec<(i64, i64)> {
+        let (line, earlier_ns) = if self.is_line_beyond(rtt_to_receiver_ns, rtt_to_sender_ns) {
+            (&self.acknowledged, rtt_to_receiver_ns)
         } else {
-            self.seen.intervals(0, self.seen.rate())
-        }
+            (&self.seen, 0)
+        };
+        let rate = line.rate();
+        if is_of_window(rate.ns_per_byte) { Vec::new() } else { line.intervals(earlier_ns, rate) }
     }
 }
 

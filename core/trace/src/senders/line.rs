@@ -170,6 +170,8 @@ pub fn fill(senders: &mut Senders, timelines: &mut [Timeline]) {
             };
             timeline.line_busy[direction].extend(queued);
             join(&mut timeline.line_busy[direction]);
+            // what waits in the queue of a line counts as time of the line
+            timeline.excess.clear();
         }
     }
     describe(senders, timelines, &found, &lines);

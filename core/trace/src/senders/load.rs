@@ -15,7 +15,7 @@ use super::observation::Observation;
 use crate::tables::{NULL_NS, RttWindow, RttWindows, SenderRow};
 
 /// The length of a window, from a multiple of it on.
-const WINDOW_NS: i64 = 250_000_000;
+pub const WINDOW_NS: i64 = 250_000_000;
 /// A single segment in flight is no load: its ACK may be held back.
 const LOAD_SEGMENTS: i64 = 2;
 /// Fewer samples tell nothing of a load.
@@ -24,6 +24,12 @@ const SAMPLES_MIN: u64 = 20;
 const QUEUE_MIN_NS: i64 = 5_000_000;
 /// and by this part of it.
 const QUEUE_PARTS: i64 = 2;
+/// The least of fewer samples in a window may be a host's own time.
+const WINDOW_SAMPLES_MIN: u32 = 4;
+/// The path took longer in a window if the mean RTT exceeds its least by this time at least,
+const EXCESS_MIN_NS: i64 = 1_000_000;
+/// and by this part of it.
+const EXCESS_PARTS: i64 = 8;
 /// A line has one rate: in so many windows,
 const WINDOWS_MIN: usize = 4;
 /// their rates deviate by this part of the mean (standard deviation).
@@ -96,6 +102,30 @@ impl Load {
         self.senders[direction].standing_queue(path_ns?)
     }
 
+    /// The median RTT while data of a sender are in flight; none of too few samples.
+    pub fn median_ns(&self, direction: usize) -> Option<i64> {
+        let samples = &self.senders[direction].samples;
+        samples.percentile(50).filter(|_| samples.count() >= SAMPLES_MIN)
+    }
+
+    /// How much longer the path took than at its least, with queues and jitter: the start of each window, and by how much.
+    /// `path_ns` is the RTT of the path.
+    pub fn excess(&self, path_ns: Option<i64>) -> Vec<(i64, i64)> {
+        let Some(path_ns) = path_ns else { return Vec::new() };
+        let mut found: Vec<(i64, i64)> = self
+            .senders
+            .iter()
+            .flat_map(|sender| &sender.windows)
+            .filter(|window| window.count >= WINDOW_SAMPLES_MIN)
+            .filter(|window| window.mean_ns().saturating_sub(path_ns) >= EXCESS_MIN_NS.max(path_ns / EXCESS_PARTS))
+            .map(|window| (window.time_ns, window.most_ns().saturating_sub(path_ns)))
+            .collect();
+        found.sort_unstable();
+        // of both directions the least
+        found.dedup_by_key(|&mut (time_ns, _)| time_ns);
+        found
+    }
+
     /// The rows of a direction.
     pub fn rows(&self, connection: u32, direction: usize) -> RttWindows {
         let mut table = RttWindows::default();
@@ -166,12 +196,25 @@ struct Window {
     least_ns: i64,
     /// Once it is over.
     median_ns: i64,
+    /// The sum over the samples.
+    sum_ns: i64,
     count: u32,
     /// Whether data were in flight throughout.
     is_busy: bool,
     bytes: u64,
     /// The sum over the samples.
     in_flight: i64,
+}
+
+impl Window {
+    /// As far above the mean as the least is below it: about the longest.
+    fn most_ns(&self) -> i64 {
+        self.mean_ns().saturating_mul(2).saturating_sub(self.least_ns)
+    }
+
+    fn mean_ns(&self) -> i64 {
+        self.sum_ns / i64::from(self.count.max(1))
+    }
 }
 
 impl UnderLoad {
@@ -189,6 +232,7 @@ impl UnderLoad {
         if let Some(window) = self.windows.last_mut() {
             window.least_ns = window.least_ns.min(rtt_ns);
             window.count += 1;
+            window.sum_ns = window.sum_ns.saturating_add(rtt_ns);
             window.in_flight = window.in_flight.saturating_add(in_flight);
         }
     }
@@ -239,8 +283,7 @@ impl UnderLoad {
 
     fn standing_queue(&self, path_ns: i64) -> Option<StandingQueue> {
         let standing_ns = |window: &Window| window.least_ns.saturating_sub(path_ns);
-        let is_standing =
-            |window: &Window| window.is_busy && standing_ns(window) >= QUEUE_MIN_NS.max(path_ns / QUEUE_PARTS);
+        let is_standing = |window: &Window| window.is_busy && is_queue(standing_ns(window), path_ns);
         let windows: Vec<Window> = self.windows().filter(is_standing).collect();
         let rates = Rates::of(&windows);
         if windows.is_empty() || rates.follow_flight {
@@ -308,6 +351,11 @@ pub fn quartiles(values: &mut [f64]) -> Option<[f64; 3]> {
         below * (1.0 - place.fract()) + upper * place.fract()
     };
     Some([at(1), at(2), at(3)])
+}
+
+/// Whether the least RTT of a window exceeds that of the path by so much that a queue stood on it.
+fn is_queue(excess_ns: i64, path_ns: i64) -> bool {
+    excess_ns >= QUEUE_MIN_NS.max(path_ns / QUEUE_PARTS)
 }
 
 fn begin_of(time_ns: i64) -> i64 {

@@ -87,6 +87,13 @@ use sender::Sender;
 use sender_state::{Delays, is_beside};
 use timeline::{Hosts, Limited, Timeline};
 
+/// The RTT does not grow if its median under load exceeds that of the path by at most this part of it.
+const FLAT_PARTS: i64 = 8;
+/// An RTT from which on a path is long, for the windows that hosts have by default.
+const FAR_NS: i64 = 5_000_000;
+/// A window that is in flight takes at least this part of the RTT at a pace that is its own.
+const WINDOW_OF_RTT: f64 = 0.7;
+
 /// Both directions of a connection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SenderPair {
@@ -213,6 +220,21 @@ impl SenderPair {
         Some(one_ns?.saturating_add(other_ns?))
     }
 
+    /// Whether a pace is that of a full window or send buffer per RTT: what it holds takes most of the RTT at this pace, and
+    /// yet the RTT does not grow under load, as it would before a line.
+    fn is_of_window(&self, direction: usize, ns_per_byte: f64) -> bool {
+        let (Some(path_ns), Some(window)) = (self.round_trip_ns(), self.senders[direction].bounded_owin()) else {
+            return false;
+        };
+        let window_ns = window as f64 * ns_per_byte;
+        let is_flat = match self.load.median_ns(direction) {
+            Some(median_ns) => median_ns <= path_ns + path_ns / FLAT_PARTS,
+            // far away a pace alone is no line
+            None => path_ns >= FAR_NS,
+        };
+        is_flat && window_ns >= WINDOW_OF_RTT * path_ns as f64
+    }
+
     /// The RTT of the path from the tap to the receiver of a direction.
     fn path_ns(&self, direction: usize) -> Option<i64> {
         self.rtts[direction].path_ns(self.rtts[1 - direction].is_reordered())
@@ -295,9 +317,11 @@ impl SenderPair {
             rtt_to_initiator_ns: rtt_ns(back),
             line_busy: [out, back].map(|direction| {
                 let [there_ns, back_ns] = [direction, 1 - direction].map(|direction| rtt_ns(direction).unwrap_or(0));
-                self.flights[direction].busy_intervals(there_ns, back_ns)
+                self.flights[direction]
+                    .busy_intervals(there_ns, back_ns, |ns_per_byte| self.is_of_window(direction, ns_per_byte))
             }),
             limited: [out, back].map(|direction| self.held(direction)),
+            excess: self.load.excess(self.round_trip_ns()),
             standing: [out, back].map(|direction| self.load.standing_queue(direction, self.round_trip_ns())),
             stalls: waits::stalls(&self.rows.recoveries),
             progress: self.progress.clone(),

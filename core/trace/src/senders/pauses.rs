@@ -120,6 +120,11 @@ impl Pauses {
         }
     }
 
+    /// Whether the send buffer is full at present.
+    pub fn is_buffer_full(&self) -> bool {
+        self.buffer.is_full()
+    }
+
     /// A burst ended: what it says of the estimates before it.
     fn confirm(&mut self, stop: &Stop, between: &Between, now: Now) {
         let (windows, reductions) = (&mut self.windows, &mut self.reductions);

@@ -41,6 +41,8 @@ pub struct Timeline {
     pub rtt_to_target_ns: Option<i64>,
     /// Minimum RTT between the tap and the initiator.
     pub rtt_to_initiator_ns: Option<i64>,
+    /// By how much the RTT of the path exceeded its least: windows, with their start, in order.
+    pub excess: Vec<(i64, i64)>,
     /// When the line was busy with payload: per direction, ordered and disjoint.
     pub line_busy: [Vec<(i64, i64)>; 2],
     /// The queue that stood before the data of a direction.

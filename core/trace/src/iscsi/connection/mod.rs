@@ -199,9 +199,11 @@ impl IscsiConnection {
         if let Some(cycle) = cycle {
             let is_data =
                 matches!(opcode, Opcode::DataIn | Opcode::DataOut) && bhs.data_segment_length().unwrap_or(0) > 0;
-            self.spans[usize::from(!to_target)].push(
+            let has_status = opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true);
+            self.spans[usize::from(!to_target)].push_answer(
                 (pdu.offset, pdu.end),
                 is_data.then_some((pdu.data_end, pdu.data_last_ns)),
+                pdu.last.filter(|_| has_status).map_or(NULL_NS, |last| last.time_ns),
                 cycle,
                 &mut context.tables.cycles,
             );

@@ -376,6 +376,14 @@ impl Sender {
         self.hold.limited(self.scale.is_proven())
     }
 
+    /// The most bytes in flight so far, if they filled the receiver's window or the send buffer: none if neither bounds them.
+    pub fn bounded_owin(&self) -> Option<i64> {
+        let (_, largest) = self.times.extremes();
+        let room = largest.map(|window| (window << self.scale.inferred()) - self.owin_max);
+        let is_bounded = room.is_some_and(|room| room < 2 * self.segment_bytes()) || self.pauses.is_buffer_full();
+        is_bounded.then_some(self.owin_max)
+    }
+
     /// Maximum bytes in flight since rows were removed.
     pub fn owin_peak(&self) -> i64 {
         self.owin_peak

@@ -126,8 +126,11 @@ fn no_line_lies_between_the_tap_and_a_receiver_beside_it() {
     for (rtt_to_receiver_ns, is_beyond) in [(10 * MS, true), (10 * MS - 1, false)] {
         assert_eq!(flights.is_line_beyond(rtt_to_receiver_ns, 20 * MS), is_beyond);
         // each burst of 40 segments takes 4 ms there, and 0.4 ms here
-        let busy_ns: i64 =
-            flights.busy_intervals(rtt_to_receiver_ns, 20 * MS).iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
+        let busy_ns: i64 = flights
+            .busy_intervals(rtt_to_receiver_ns, 20 * MS, |_| false)
+            .iter()
+            .map(|(from_ns, to_ns)| to_ns - from_ns)
+            .sum();
         let expected = 20 * if is_beyond { 4 * MS } else { 4 * MS / 10 };
         assert!((busy_ns - expected).abs() < expected / 10, "{busy_ns}");
     }
@@ -148,7 +151,7 @@ fn acknowledged_by_burst(between: impl Fn(&mut Conversation, i64, i64)) -> Conve
 #[test]
 fn an_ack_of_a_burst_shows_the_rate_from_its_arrival_on() {
     let talk = acknowledged_by_burst(|_, _, _| ());
-    let busy = talk.senders.flights[0].busy_intervals(AWAY_NS, 0);
+    let busy = talk.senders.flights[0].busy_intervals(AWAY_NS, 0, |_| false);
     let busy_ns: i64 = busy.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
     assert!((busy_ns - 40 * 800_000).abs() < 4 * 800_000, "{busy_ns}");
 }

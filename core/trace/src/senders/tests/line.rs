@@ -145,6 +145,7 @@ impl Path {
             rtt_to_initiator_ns: Some(rtts_ns[to_initiator]),
             line_busy: Default::default(),
             deliveries: Default::default(),
+            excess: Vec::new(),
             standing: [None, None],
             limited: Default::default(),
             stalls: Vec::new(),
