@@ -26,6 +26,7 @@ from iscsitrace.findings.finding import Problem
 from iscsitrace.findings.thresholds import WARNING
 from iscsitrace.fit import gain
 from iscsitrace.measure import nops, system_calls, workload
+from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.relate.jobs import streams, together
 from iscsitrace.tables.schema import (
     CATEGORIES,
@@ -249,34 +250,44 @@ def _kinds_of_events() -> list[str]:
 
 _WARNING, _MODEL = amounts.percent(WARNING), amounts.percent(gain.MODEL)
 _DIAGNOSIS = f"""
-`iscsitrace diagnose` reports four things for each session and connection.
+`iscsitrace diagnose` starts with a headline for each session, what to do about it, and where the time went. With `-v`
+it shows every finding with its evidence and all advice, and the time breakdown as a table. `--short` prints one line
+per session.
+
+**Headline.** It begins with the verdict (`verdict` in JSON):
+
+- `healthy`: nothing is wrong. The headline names the largest part of the time, and there is nothing to do.
+- `limited`: I/O is as fast as the path and the load let it be. The headline names the limit, the first advice what
+  would change it.
+- `problem`: something is wrong. `--fail-on any` fails for this verdict alone.
+- `unknown`: the capture cannot tell, because it is too poor or fewer than {MIN_TASKS} commands moved data, or because
+  nothing was read or written.
+
+What broke comes before what is slow, and what is wrong before a limit. Of several problems the one leads that explains
+the limiter, else the one that costs most. Of several that explain the same part, it is the most specific one of
+similar share.
 
 **Time breakdown.** Every nanosecond from the first command to the last status is attributed to one part
-([method.md](method.md), section 4). Shares are of the **busy time**: the time with reads and writes in flight, and the
-think time between them where they follow one another steadily. The device scan and the time in which a program issues
-no I/O are not part of it. The **limiter** is `transfer` where it takes more than half of the busy time, else the
-largest other part. The idle fraction is all busy time other than `transfer`.
+([method.md](method.md), section 4). Shares are of the **busy time**, which outputs call I/O time: the time with reads
+and writes in flight, and the think time between them where they follow one another steadily. The device scan and the
+time in which a program issues no I/O are not part of it. The **limiter** is `transfer` where it takes more than half of
+the busy time, else the largest other part. The idle fraction is all busy time other than `transfer`.
 
-**Headline.** What limits the session, the limiter's share of the time, and the finding that explains it. Of several
-findings that explain the same part, the headline uses the most specific one of similar share. The limiter is reported
-as unknown where the capture is too poor: where the time that cannot be attributed is the largest part, or where an RTT
-is missing. Notes name the busy time, where other time is not part of it, and the device scan. Where nothing was read or
-written, the headline says so.
-
-**Findings.** The problems listed below. Each finding has a severity (`info`: less than {_WARNING} of the busy time;
-`warning`: more; `error`: a failure; `data_loss`: missing from the capture), its share of the busy time (of a failure
-the time lost), a few frames that show it, a display filter, and advice. Advice names the settings of open-iscsi
-(`node.`), LIO (`targetcli`), sysctl (`net.`) and Linux's block layer. Shares of findings can overlap, since some time
-can be saved in more than one way: each share is the most that a fix can save.
+**Findings.** All are listed below, by rank: what broke, problems, limits, notes. Each finding has a severity (`info`: a
+limit, a note, or less than {_WARNING} of the busy time; `warning`: more; `error`: a failure; `data_loss`: missing from
+the capture), its share of the busy time (of a failure the time lost), a few frames that show it, a display filter, and
+advice. Advice names the settings of open-iscsi (`node.`), LIO (`targetcli`), sysctl (`net.`) and Linux's block layer.
+In parentheses it says what else the change touches. Advice is given only where its condition holds. Shares of findings
+can overlap, since some time can be saved in more than one way: each share is the most that a fix can save.
 
 **Gains.** The throughput factor that the model ([method.md](method.md), sections 6 and 8) predicts for an advice, with
 one change to the measured session. Each gain has a low and a high, shown where they differ by more than a tenth: the
 packets do not show, for example, whether a target serves commands in parallel or one after another. `--json` has all of
 them as `gains` and the first as `gain`. There are none where the model is more than {_MODEL} away from the measured
 pace, where reads and writes are mixed, and for fixes that the model does not cover. No gain is smaller than the error
-of the model, larger than the parts that the change can take away allow, or above {gain.GAIN_MAX:.0f}. A program with
-one command in flight gains by a higher queue depth only if it has others to issue: the gain says so. The report's table
-of gains has the same numbers.
+of the model, larger than the parts that the change can take away allow, or above {gain.GAIN_MAX:.0f}. For more
+commands in flight there is none where one is in flight: that shows no application that has others to issue. The
+report's table of gains has the same numbers.
 
 A remedy that several findings share is printed once; the others refer to it ("See loss."). In `--json` each has all.
 
@@ -290,20 +301,26 @@ def diagnosis_page() -> str:
     """docs/diagnosis.md."""
     lines = ["# Diagnosis", "", _generated("`iscsitrace/findings/`"), *_DIAGNOSIS.splitlines(), ""]
     lines += ["## Findings", ""]
-    for problem in sorted(PROBLEMS.values(), key=lambda each: (_RANKS.index(each.rank), each.name)):
+    for problem in sorted(PROBLEMS.values(), key=lambda each: ([*_RANKS].index(each.rank), each.name)):
         lines += _problem(problem)
     lines += ["## Thresholds", "", "| threshold | value | meaning and reason |", "|---|---|---|"]
     lines += [f"| `{name}` | {value} | {_cell(reason)} |" for name, value, reason in thresholds()]
     return "\n".join([*lines, ""])
 
 
-_RANKS = ("failure", "slowness", "note")
+_RANKS: dict[str, str] = {
+    "failure": "something broke",
+    "slowness": "a problem, from " + _WARNING + " of the busy time on",
+    "limit": "a limit of the path or the load, never a warning",
+    "note": "a note",
+}
 """The order of the page; within them by name."""
 
 
 def _problem(problem: Problem) -> list[str]:
     return [
         *(f"### {problem.name}", "", problem.meaning, ""),
+        f"- **Rank**: {_RANKS[problem.rank]}",
         f"- **Condition**: {problem.condition}",
         f"- **Evidence**: {problem.evidence}",
         f"- **Example**: {problem.example}",
@@ -311,7 +328,7 @@ def _problem(problem: Problem) -> list[str]:
         *([f"- **Explains**: `{problem.explains.part}`"] if problem.explains else []),
         *(["- **Scope**: sessions only"] if problem.scope == "session" else []),
         "- **Advice**:",
-        *(f"  - {advice.text}" for advice in problem.advice),
+        *(f"  - {advice.text}{f' ({advice.touches})' if advice.touches else ''}" for advice in problem.advice),
         "",
     ]
 

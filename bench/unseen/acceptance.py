@@ -6,7 +6,7 @@ right. Verdicts are H (healthy), L (limited), P (problem).
 | cause | it is there | right headlines | |
 |---|---|---|---|
 | black-out | its losses and timers take 1 s, or 5 % of the I/O time | io_outage, loss, ack_loss, connection_lost | P |
-| outliers | few (a) commands wait for storage, for 5 % in all | latency_outliers; from 1 s on io_outage | P |
+| outliers | few (a) commands wait for storage, for 5 % in all | latency_outliers, slow_target; from 1 s io_outage | P |
 | loss | 1 s in recovery, or 5 % with the window after a loss | loss, ack_loss, (b) | P |
 | reordering | 1 % of a direction is overtaken, and as above | reordering; with lost packets as loss, too | P |
 | line | it is busy for 90 % of the I/O time | line_saturated, line_shared; with a queue standing_queue | L P |
@@ -204,7 +204,7 @@ def _failures(facts: Facts) -> Iterator[Cause]:
     is_few = 0 < facts.storage_outlier_count <= _FEW * facts.command_count
     is_worth = _above(facts.outlier_share, _OUTLIERS_SHARE)
     if is_few and is_worth is not False:
-        names = {"latency_outliers": _WRONG}
+        names = {"latency_outliers": _WRONG, "slow_target": _WRONG}
         if facts.stall_ns >= _NEARLY * _BLACK_OUT_NS:
             names["io_outage"] = _WRONG
         yield Cause("outliers", facts.outlier_share, names, is_problem=True, is_sure=bool(is_worth))

@@ -62,6 +62,12 @@ class Diagnosis:
         """The names of all findings."""
         return self.sessions.found | self.separate.found | self.stories.found
 
+    @property
+    def problems(self) -> set[str]:
+        """The names of the findings that lead where the verdict is problem."""
+        every = (*self.sessions.verdicts.values(), *self.separate.verdicts.values(), *self.stories.verdicts)
+        return {verdict.name for verdict in every if verdict.kind == "problem"}
+
 
 def examine(source: Source, *, has_mirrors: bool = True, tap_of: TapOf = only_tap) -> Diagnosis:
     """Diagnose a trace that was read with the tables NEEDED; ``source`` is its method ``table``.

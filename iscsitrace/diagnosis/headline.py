@@ -1,69 +1,76 @@
-"""The headline: what broke, or what limits the reads and writes and why; and notes on what the sentence leaves out.
+"""The headline: what broke, what is wrong, or what limits the reads and writes; of a healthy session what takes most of
+its time.
 
-What broke comes before what is slow. A healthy session has one, too: what limits it, and that no problem was found.
+What broke comes before what is slow, and what is wrong before a limit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.findings import capture
-from iscsitrace.findings.case import Case, is_worth
+from iscsitrace.findings.case import Case
+from iscsitrace.findings.distance import NEAR_NS
 from iscsitrace.findings.finding import Finding
-from iscsitrace.findings.idle_sessions import is_scan, nothing_done, operations_in_words, other_operations
-from iscsitrace.findings.thresholds import WARNING
-from iscsitrace.measure import line
+from iscsitrace.findings.hosts import typical_service
+from iscsitrace.findings.idle_sessions import nothing_done
 from iscsitrace.measure.budget import Budget
-from iscsitrace.measure.busy import THINK_MAX_NS
 from iscsitrace.measure.data_commands import is_data_command, is_transfer, is_whole_transfer
-from iscsitrace.measure.facts import Facts
+from iscsitrace.measure.facts import Facts, path_ns
 from iscsitrace.measure.intervals import Span
-from iscsitrace.measure.session import WAITS, Session
-from iscsitrace.measure.workload import MIN_TASKS
+from iscsitrace.measure.losses import timeouts
+from iscsitrace.measure.session import Session
+from iscsitrace.measure.workload import MIN_TASKS, MOST
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.parts import BY_NAME
-from iscsitrace.wording.sentences import capital
+from iscsitrace.wording.sentences import capital, sentence
 
 NONE: Final = "none"
-"""The name of the headline of a healthy session."""
+"""The name of the headline of a session without a problem or a limit."""
 
 TOO_SHORT: Final = "too_short"
 """The name of the headline where too few commands moved data to be sure of anything."""
+
+Kind = Literal["healthy", "limited", "problem", "unknown"]
+"""Nothing is wrong; I/O is as fast as path and load let it be; something is wrong; or the capture cannot tell."""
 
 
 @dataclass(frozen=True)
 class Headline:
     """The sentences that a person reads first."""
 
-    sentence: str
-    """What broke, or what limits it, and the cause."""
-    notes: tuple[str, ...] = ()
-    """Another large part of the time, the time that is no busy time, and whether the commands are too few."""
+    text: str
+    """What it is, how much and since when, in at most three sentences."""
     name: str = NONE
     """The finding's name; none where there is no problem, too_short where nothing can be said."""
+    kind: Kind = "unknown"
+    """The verdict."""
     severity: str = "info"
     sessions: tuple[int, ...] = ()
     luns: tuple[int, ...] = ()
     spans: tuple[Span, ...] = ()
     cost_ns: float | None = None
     """The time that it costs; None where this is unknown."""
+    finding: Finding | None = field(default=None, compare=False, repr=False)
+    """The finding that leads, with its advice; None where none does."""
 
     @property
-    def text(self) -> str:
-        """The sentence with its notes."""
-        return " ".join((self.sentence, *self.notes))
+    def first_step(self) -> str:
+        """The one thing to do; empty where nothing is to be done."""
+        return next(iter(self.finding.advice), "") if self.finding and self.kind in ("limited", "problem") else ""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "name": self.name,
+            "verdict": self.kind,
             "severity": self.severity,
             "sessions": list(self.sessions),
             "luns": list(self.luns),
@@ -71,6 +78,7 @@ class Headline:
             "to_ns": max((last for _, last in self.spans), default=None),
             "cost_ns": None if self.cost_ns is None else round(self.cost_ns),
             "text": self.text,
+            "advice": self.first_step,
         }
 
 
@@ -81,6 +89,8 @@ class Verdict:
     number: int
     """Of the session or connection; of a story its place."""
     name: str
+    """As in :class:`Headline`."""
+    kind: Kind
     """As in :class:`Headline`."""
     severity: str
     cost_ns: float | None
@@ -103,28 +113,36 @@ class Verdict:
 
 def verdict(number: int, time: Budget | None, findings: Sequence[Finding], facts: Facts) -> Verdict:
     """The verdict on a session or connection with these findings, in their order: see `choose`."""
-    lead, kind = choose(number, time, findings, facts)
+    lead, name, kind = choose(number, time, findings, facts)
     rest = (time.limiter, time.jobs_ns) if time else (None, 0)
-    return verdict_of(lead, number, *rest) if lead else Verdict(number, kind, "info", None, *rest)
+    return verdict_of(lead, number, *rest) if lead else Verdict(number, name, kind, "info", None, *rest)
 
 
 def verdict_of(lead: Finding, number: int, limiter: str | None, jobs_ns: int) -> Verdict:
     """The verdict where this finding leads."""
-    verdict = Verdict(number, lead.name, lead.severity, lead.cost_ns, limiter, jobs_ns)
+    verdict = Verdict(number, lead.name, kind_of(lead), lead.severity, lead.cost_ns, limiter, jobs_ns)
     return replace(verdict, is_failure=True, spans=lead.spans, luns=lead.luns) if is_failure(lead) else verdict
 
 
-def of_finding(finding: Finding, sentence: str | None = None, notes: tuple[str, ...] = ()) -> Headline:
+def kind_of(lead: Finding) -> Kind:
+    """The verdict where this finding leads: of a note, such as discovery alone, unknown."""
+    if lead.is_problem:
+        return "problem"
+    return "limited" if lead.leads else "unknown"
+
+
+def of_finding(finding: Finding, text: str | None = None) -> Headline:
     """The headline of a finding, in its words unless others are given."""
     return Headline(
-        sentence or finding.cause,
-        notes,
+        text or finding.text,
         finding.name,
+        kind_of(finding),
         finding.severity,
         finding.sessions,
         finding.luns,
         finding.spans,
         finding.cost_ns,
+        finding,
     )
 
 
@@ -132,59 +150,61 @@ def of(case: Case, findings: Sequence[Finding]) -> Headline:
     """The headline of a session or connection with these findings, in their order."""
     subject = case.subject
     name = capital(subject.label)
-    lead, kind = choose(subject.place, subject.budget, findings, subject.facts)
-    if lead and kind == POOR:
-        return of_finding(lead, f"{name}: limiter unknown, the capture is too poor: {capture.reasons(subject)}.")
-    if lead and kind == TOLD:
+    lead, known_as, kind = choose(subject.place, subject.budget, findings, subject.facts)
+    if lead and lead.problem is capture.CAPTURE_POOR:
+        return of_finding(lead, f"{name}: the capture is too poor for a verdict. {sentence(capture.reasons(subject))}")
+    if lead and lead.rank in ("failure", "note"):
         return of_finding(lead)
-    if subject.budget is None or not subject.jobs_ns:
-        return Headline(_nothing(name, subject), (), NONE, "info", case.sessions, case.luns, case.spans)
-    limiter = subject.budget.limiter
-    if limiter is None or limiter == "transfer":
-        sentence, also = _line_bound(name, subject, findings), _also(subject, findings)
-    else:
-        sentence, also = _limited(f"{name} is", subject, limiter, findings), ""
-    caveat = _caveat(subject)
-    notes = tuple(note for note in (also, _base(subject), _scan(subject), _flushes(subject), caveat) if note)
-    if lead and kind == CAUSE:
-        return of_finding(lead, sentence, notes)
     if lead:
-        return of_finding(lead, lead.cause, (sentence, *notes))
-    if kind == TOO_SHORT:
-        return Headline(sentence, notes, TOO_SHORT, "info", case.sessions, case.luns, case.spans)
-    healthy = f"No problem found. {sentence}"
-    return Headline(healthy, notes, NONE, "info", case.sessions, case.luns, case.spans)
+        limit = f" is limited by {lead.problem.limited_by}" if lead.rank == "limit" else " has a problem"
+        return of_finding(lead, f"{name}{limit}. {_with_share(lead)}")
+    if subject.budget is None or not subject.jobs_ns:
+        text = _nothing(name, subject)
+    elif kind == "healthy":
+        text = f"{name} is healthy. {_largest(subject)}"
+    elif kind == "limited":
+        text = f"{name} is limited by the distance. {_largest(subject)}"
+    else:
+        moved = wording.count(subject.fact(moved_counts), "command")
+        text = f"{name}: only {moved} moved data, too few for a verdict. {_largest(subject)}"
+    return Headline(text, known_as, kind, "info", case.sessions, case.luns, case.spans)
 
 
-POOR: Final = "poor"
-TOLD: Final = "told"
-CAUSE: Final = "cause"
-BESIDE: Final = "beside"
-"""How a finding leads: the capture forbids a verdict; it says all itself; it is the cause of the limiter, which is
-named first; or it explains no part of the time, and the limiter follows it."""
+def choose(
+    number: int, time: Budget | None, findings: Sequence[Finding], facts: Facts
+) -> tuple[Finding | None, str, Kind]:
+    """The finding that a person reads first, or none; the name of the headline; the verdict.
 
-
-def choose(number: int, time: Budget | None, findings: Sequence[Finding], facts: Facts) -> tuple[Finding | None, str]:
-    """The finding that a person reads first, and how it leads; or none, and NONE or TOO_SHORT.
-
-    ``findings`` are those of this row of the facts, in their order, and need no texts.
+    ``findings`` are those of this row of the facts, in their order, and need no texts. What is wrong comes before a
+    limit: the cause of the limiter, else what costs most. A limit leads where it is the cause of the limiter, or where
+    it explains no part of the time alone.
     """
     poor = next((finding for finding in findings if finding.problem is capture.CAPTURE_POOR), None)
-    if poor and facts.once(capture.forbids_verdict)[number]:
-        return poor, POOR
-    if lead := broke(findings):
-        return lead, TOLD
-    if time is None or not time.jobs_ns:
+    lead = poor if poor and facts.once(capture.forbids_verdict)[number] else broke(findings)
+    if not lead and (time is None or not time.jobs_ns):
         # discovery, a scan, or nothing at all
-        note = next((finding for finding in findings if finding.rank == "note"), None)
-        return (note, TOLD) if note and note.problem is not capture.CAPTURE_POOR else (None, NONE)
-    cause = _cause(time, time.limiter or "transfer", findings)
-    if cause and cause.leads:
-        return cause, CAUSE
-    slow = next((finding for finding in findings if finding.leads and not finding.problem.explains), None)
-    if slow:
-        return slow, BESIDE
-    return None, TOO_SHORT if facts.once(moved_counts)[number] < MIN_TASKS else NONE
+        lead = next((finding for finding in findings if finding.rank == "note" and finding is not poor), None)
+        return (lead, lead.name, "unknown") if lead else (None, NONE, "unknown")
+    if not lead and time:
+        limiter = time.limiter or "transfer"
+        wrong = [finding for finding in findings if finding.is_problem]
+        limits = [each for each in findings if each.rank == "limit" and each.leads]
+        beside = next((each for each in limits if not each.problem.explains), None)
+        cause = _cause(time, limiter, findings)
+        if beside and (beside.share or 0.0) >= MOST and not facts.once(timeouts)[number]:
+            # before a queue that takes most of each round trip, losses and small windows are its consequences
+            wrong = [finding for finding in wrong if not _is_of(finding, "loss_recovery", "congestion_window")]
+        lead = _cause(time, limiter, wrong) or next(iter(wrong), beside or (cause if cause in limits else None))
+    if lead:
+        return lead, lead.name, kind_of(lead)
+    if facts.once(moved_counts)[number] < MIN_TASKS:
+        return None, TOO_SHORT, "unknown"
+    is_far = time is not None and time.limiter == "propagation" and facts.once(path_ns)[number] >= NEAR_NS
+    return None, NONE, "limited" if is_far else "healthy"
+
+
+def _is_of(finding: Finding, *parts: str) -> bool:
+    return finding.problem.explains is not None and finding.problem.explains.part in parts
 
 
 def broke(findings: Sequence[Finding]) -> Finding | None:
@@ -217,74 +237,37 @@ def _nothing(name: str, subject: Session) -> str:
     return f"{name}: its reads and writes took no time by the capture's clock."
 
 
-def _line_bound(name: str, subject: Session, findings: Sequence[Finding]) -> str:
-    """Data transfer takes more time than all waits together."""
-    share = wording.percent(subject.share(subject.part_ns("transfer")))
-    start = f"{name} is line-bound: {share} of the time is data transfer"
-    if cause := _cause(subject.budget, "transfer", findings):
-        return f"{start}. {cause.cause}"
-    found = line.of(subject)
-    return f"{start} (line rate {wording.rate(found.bytes_per_s)})." if found else f"{start}."
+def _with_share(lead: Finding) -> str:
+    """The text of a finding, its first sentence with the share of the I/O time that it costs."""
+    if lead.cost_ns is None or not lead.share:
+        return lead.text
+    first, stop, rest = lead.text.removesuffix(".").partition(". ")
+    # one pair of parentheses
+    first = f"{first.removesuffix(')')}; " if first.endswith(")") else f"{first} ("
+    return f"{first}{wording.percent(lead.share)} of the I/O time){stop}{rest}."
 
 
-def _also(subject: Session, findings: Sequence[Finding]) -> str:
-    """The largest wait beside data transfer, if it is above the threshold of a warning."""
-    most = max(WAITS, key=subject.part_ns)
-    if not is_worth(subject, subject.part_ns(most), WARNING):
-        return ""
-    return _limited("It is also", subject, most, findings)
+def _largest(subject: Session) -> str:
+    """The largest part of the time breakdown, with its figure."""
+    part = subject.budget.limiter if subject.budget else None
+    name = part or "transfer"
+    share = wording.percent(subject.share(subject.part_ns(name)))
+    figure = ""
+    if name == "propagation" and subject.path_ns is not None:
+        figure = f": a round trip takes {wording.time(subject.path_ns)}"
+    elif name == "target_service" and (typical := typical_service(subject)):
+        figure = f": typically {typical}"
+    return f"The largest part of the I/O time is {BY_NAME[name].spent} ({share}){figure}."
 
 
-def _limited(start: str, subject: Session, part: str, findings: Sequence[Finding]) -> str:
-    share = wording.percent(subject.share(subject.part_ns(part)))
-    words = BY_NAME[part]
-    rtt = f" ({wording.time(subject.path_ns)})" if part == "propagation" and subject.path_ns is not None else ""
-    cause = _cause(subject.budget, part, findings)
-    return f"{start} {words.limited}: {share} of the time is {words.spent}{rtt}.{f' {cause.cause}' if cause else ''}"
-
-
-def _cause(time: Budget | None, part: str, findings: Sequence[Finding]) -> Finding | None:
+def _cause(time: Budget, part: str, findings: Sequence[Finding]) -> Finding | None:
     """The most specific finding among those of similar cost; None where the cause is unknown."""
     causes = [finding for finding in findings if finding.problem.explains and finding.problem.explains.part == part]
     most = max((finding.share or 0.0 for finding in causes), default=0.0)
-    own = time.parts_ns[part] / time.jobs_ns if time and time.jobs_ns else 0.0
+    own = time.parts_ns[part] / time.jobs_ns if time.jobs_ns else 0.0
     # at least half of the largest share, and a third of the part
     large = [finding for finding in causes if (finding.share or 0.0) >= max(most / 2, own / 3)]
     return max(large, key=lambda each: each.problem.explains.specificity if each.problem.explains else 0, default=None)
-
-
-def _base(subject: Session) -> str:
-    """The busy time, where other time is not part of it."""
-    idle_ns = _excluded_ns(subject, "idle")
-    if not idle_ns:
-        return ""
-    return (
-        f"Shares are of {wording.time(subject.jobs_ns)} of busy time; no command was in flight for another "
-        f"{wording.time(idle_ns)}."
-    )
-
-
-def _scan(subject: Session) -> str:
-    """Time of the device scan, or of other non-I/O commands, apart from reads and writes."""
-    scan_ns = _excluded_ns(subject, "scan")
-    if not scan_ns:
-        return ""
-    counts = other_operations(subject)
-    what = "The device scan" if is_scan(counts) else "Other work"
-    count = wording.count(counts.total(), "non-I/O command")
-    return f"{what} took {wording.time(scan_ns)}: {count} ({operations_in_words(counts)})."
-
-
-def _flushes(subject: Session) -> str:
-    """Time of SYNCHRONIZE CACHE apart from reads and writes."""
-    flush_ns = _excluded_ns(subject, "flush")
-    return f"SYNCHRONIZE CACHE took {wording.time(flush_ns)} apart from that." if flush_ns else ""
-
-
-def _excluded_ns(subject: Session, use: str) -> int:
-    """Time that is no busy time, where it is worth a note."""
-    amount_ns = subject.budget.uses_ns[use] if subject.budget else 0
-    return amount_ns if amount_ns >= THINK_MAX_NS or is_worth(subject, amount_ns) else 0
 
 
 def moved_counts(facts: Facts) -> NDArray[np.int64]:
@@ -295,8 +278,3 @@ def moved_counts(facts: Facts) -> NDArray[np.int64]:
 def _has_moved(cycles: Table) -> NDArray[np.bool_]:
     """Which commands are the workload: complete reads and writes; UNMAP and the like are, too."""
     return cycles.each(is_whole_transfer) | (cycles.each(is_data_command) & ~cycles.each(is_transfer))
-
-
-def _caveat(subject: Session) -> str:
-    count = subject.fact(moved_counts)
-    return f"Only {wording.count(count, 'command')} moved data: too few to be sure." if count < MIN_TASKS else ""

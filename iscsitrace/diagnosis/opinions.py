@@ -100,16 +100,11 @@ class Opinion:
         """Busy time."""
         return self.time.jobs_ns if self.time else 0
 
-    @property
-    def verdict(self) -> str:
-        """The headline with its notes."""
-        return self.headline.text
-
     def as_dict(self) -> dict[str, Any]:
         """For JSON, beside the row of the session or connection."""
         call = self.system_call
         return {
-            "verdict": self.verdict,
+            "verdict": self.headline.kind,
             "budget": self.budget,
             "jobs_ns": self.jobs_ns,
             "busy_budget": self.time.parts_ns if self.time else None,
@@ -282,7 +277,7 @@ class Stories(Sequence[StoryOpinion]):
         if worst:
             is_same = (worst.number, worst.jobs_ns) == (place, busy_ns)
             return worst if is_same else replace(worst, number=place, jobs_ns=busy_ns)
-        return Verdict(place, headline.NONE, "info", None, None, busy_ns)
+        return Verdict(place, headline.NONE, "unknown", "info", None, None, busy_ns)
 
     def _members(self, story: Story) -> list[Verdict]:
         verdicts = self._opinions.verdicts

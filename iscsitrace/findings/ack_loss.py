@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.findings.finding import Advice, Explains, Observation, Problem
+from iscsitrace.findings.finding import WHOLE_HOST, Advice, Explains, Observation, Problem
 from iscsitrace.findings.history import History
 from iscsitrace.findings.outages import IO_OUTAGE
 from iscsitrace.findings.recipes import WAN
@@ -111,10 +111,9 @@ def _lost(history: History) -> Observation | None:
     facts = " ".join(_facts(recoveries, receiver, sender, tap))
     longest = np.argsort(-_lengths(recoveries), kind="stable")[:3]
     return Observation(
-        text,
+        f"{capital(text)}. {facts}",
         frames_in(recoveries, longest, "frame_first", "frame_last"),
         float(cost_ns),
-        cause=f"{capital(text)}. {facts}",
         spans=spans,
         is_final=any(not each.is_over for each in outages),
         rank="failure" if is_long else None,
@@ -199,7 +198,8 @@ ACK_LOSS: Final = Problem(
         ),
         Advice(
             "Keep stalls short: on a Linux sender net.ipv4.tcp_early_retrans = 3 (tail loss probe, after two RTTs "
-            "instead of an RTO), on both sides net.ipv4.tcp_sack and tcp_dsack = 1."
+            "instead of an RTO), on both sides net.ipv4.tcp_sack and tcp_dsack = 1.",
+            touches=WHOLE_HOST,
         ),
     ),
     where=_has_ack_losses,

@@ -10,13 +10,13 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.findings.case import Case, is_worth
-from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
+from iscsitrace.findings.finding import NEXT_LOGIN, WHOLE_HOST, Advice, Basis, Explains, Found, Observation, Problem
 from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
-from iscsitrace.findings.transport import loses_packets
+from iscsitrace.findings.transport import FIX_LOSSES, loses_packets
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import all_waits
-from iscsitrace.measure.facts import Facts
+from iscsitrace.measure.facts import Array, Facts
 from iscsitrace.measure.session import frames_in
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.tables.table import Table
@@ -35,17 +35,25 @@ def _held(case: Case) -> Observation:
     waits = subject.stretches("ack_wait")
     by_cycle = subject.waits_by_cycle(waits)
     count = int((by_cycle > 0).sum())
-    median = f"median {wording.time(float(np.median(by_cycle[by_cycle > 0])))}"
+    median = f"typically for {wording.time(float(np.median(by_cycle[by_cycle > 0])))}"
     cycles = subject.cycles
-    has_status_apart = cycles.raw("is_read") & ~cycles.raw("is_status_in_data") & (cycles.raw("data_bytes") > 0)
+    has_status_apart = cycles.each(_is_status_apart)
     if 2 * int(by_cycle[has_status_apart].sum()) > waits.total_ns:
         held = int((by_cycle[has_status_apart] > 0).sum())
-        text = f"the status of {wording.count(held, 'read')} waited for the ACK of the preceding data, {median}"
+        text = f"TCP held back the status of {wording.count(held, 'read')} for the ACK of the data before it, {median}."
         frames = frames_in(cycles, subject.longest_rows(waits), "data_last_frame", "status_frame")
     else:
-        text = f"{wording.count(count, 'command')} waited while TCP held data back until an ACK arrived, {median}"
+        text = f"{wording.count(count, 'command')} waited while TCP held data back until an ACK arrived, {median}."
         frames = subject.evidence(waits)
     return Observation(text, frames)
+
+
+def _is_status_apart(cycles: Table) -> Array:
+    return np.asarray(cycles.raw("is_read") & ~cycles.raw("is_status_in_data") & (cycles.raw("data_bytes") > 0))
+
+
+def _has_status_apart(case: Case) -> bool:
+    return bool(case.subject.cycles.each(_is_status_apart).any())
 
 
 STATUS_IN_DATA: Final = Change(
@@ -72,7 +80,7 @@ HELD_FOR_ACK: Final = Problem(
     condition=f"`ack_wait` takes {WORTH}, in at least {MIN_TASKS} commands.",
     evidence="The last data and the status of the three reads that waited longest, or the frames that ended the "
     "longest waits. The share is the time waited.",
-    example="The status of 63 reads waited for the ACK of the preceding data, median 48.0 ms.",
+    example="TCP held back the status of 63 reads for the ACK of the data before it, typically for 48.0 ms.",
     # held by Nagle until the ACK, or sent at once
     shown_by=f"read --block-size 128K --bytes 8M --set status=apart-held {WAN}",
     near_miss=f"read --block-size 128K --bytes 8M --set status=apart {WAN}",
@@ -82,9 +90,17 @@ HELD_FOR_ACK: Final = Problem(
             "Have the target send the status in the last Data-In PDU (S bit), as LIO and tgt do: look for an option or "
             "a newer release of the target.",
             _status_in_data,
+            only_if=_has_status_apart,
         ),
-        Advice("Disable Nagle's algorithm on the sender (TCP_NODELAY).", _nothing_held),
-        Advice("Enable quick ACKs on the receiver: `ip route change ... quickack 1` for the sender's network."),
+        Advice(
+            "Disable Nagle's algorithm on the sender (TCP_NODELAY): an option of the target or initiator.",
+            _nothing_held,
+            touches=NEXT_LOGIN,
+        ),
+        Advice(
+            "Disable delayed ACKs on the receiver: `ip route change ... quickack 1` for the sender's network.",
+            touches=WHOLE_HOST,
+        ),
     ),
     where=_is_held,
     tell=_held,
@@ -108,8 +124,8 @@ def _delayed(case: Case) -> Observation | None:
     longest = np.argsort(-recoveries.raw("delayed_ack_ns"), kind="stable")[:3]
     receiver, sender = ("target", "initiator") if to_target else ("initiator", "target")
     return Observation(
-        f"the {receiver} held back {wording.count(count, 'ACK')} while the {sender} waited with one segment in flight, "
-        f"in a recovery or slow start: {wording.time(cost_ns / count)} on average, {wording.time(cost_ns)} in all",
+        f"The {receiver} held back {wording.count(count, 'ACK')} for {wording.time(cost_ns)} in total, while the "
+        f"{sender} recovered from a loss or started slowly and had one segment in flight.",
         [*waited.raw("delayed_ack_wait_frame").tolist(), *frames_in(recoveries, longest, "frame_first", "frame_last")],
         cost_ns,
     )
@@ -130,8 +146,8 @@ DELAYED_ACK_IN_RECOVERY: Final = Problem(
     f"cost at least {wording.percent(LOSS_SHARE)} of the busy time.",
     evidence="The ACK that was held back longest, and first and last frames of such recoveries. The share is the time "
     "for which the ACKs were held back.",
-    example="The initiator held back 1 ACK while the target waited with one segment in flight, in a recovery or slow "
-    "start: 40.0 ms on average, 40.0 ms in all.",
+    example="The initiator held back 1 ACK for 40.0 ms in total, while the target recovered from a loss or started "
+    "slowly and had one segment in flight.",
     # a whole flight lost, so that an RTO sends one segment, whose ACK is held back for 40 ms or not at all
     shown_by=f"read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator {WAN}",
     near_miss="read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator "
@@ -141,12 +157,10 @@ DELAYED_ACK_IN_RECOVERY: Final = Problem(
         Advice(
             "Disable delayed ACKs on the receiver. ESXi: DelayedAck in the advanced options of the iSCSI adapter. "
             "Windows: TcpAckFrequency = 1 of the interface (registry, Tcpip\\Parameters\\Interfaces). Linux: `ip route "
-            "change ... quickack 1` for the sender's network."
+            "change ... quickack 1` for the sender's network.",
+            touches=WHOLE_HOST,
         ),
-        Advice(
-            "Fix the losses first (finding loss): a recovery without a timeout does not wait so.", only_if=loses_packets
-        ),
-        Advice("If the sender's initial window is a segment or two, raise it: `ip route change ... initcwnd 10`."),
+        Advice(FIX_LOSSES, only_if=loses_packets),
     ),
     where=lambda columns: columns.total("senders", "delayed_ack_wait_count") > 0,
     tell=_delayed,

@@ -121,11 +121,10 @@ def _alignment(history: History) -> Observation | None:
     else:
         facts.append("Its cost cannot be told: too few commands of the same size are aligned.")
     return Observation(
-        text,
+        " ".join(facts),
         [frame for row in own.select(slice(0, 3)).rows(("command_frame", "status_frame")) for frame in row.values()],
         None if extra is None else extra[0],
         severity="info" if extra is None else None,
-        cause=" ".join(facts),
         luns=tuple(sorted({each.lun for each in found})),
     )
 

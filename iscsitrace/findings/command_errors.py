@@ -56,11 +56,10 @@ def _errors(history: History) -> Observation | None:
         facts.append("The capture does not show what it addressed, nor whether that was retried.")
     facts += [f"Commands that move no data failed, too: {_listed(others)}."] if others else []
     return Observation(
-        text,
+        " ".join((*facts, *_noise(found))),
         [frame for each in groups[:_NAMED] for frame in each.frames()],
         float(outcome.cost_ns),
         severity=_severity(found, rows, is_lost, outcome),
-        cause=" ".join((*facts, *_noise(found))),
         spans=outcome.spans,
         luns=_luns(groups),
         is_final=bool(is_lost.any()),
@@ -154,8 +153,8 @@ def _noise(found: Statuses) -> list[str]:
     if not count:
         return []
     if count == 1:
-        return ["1 other CHECK CONDITION, the answer to a probe or the report of an event, is no error."]
-    return [f"{count} other CHECK CONDITIONs, answers to probes or reports of events, are no errors."]
+        return ["1 more CHECK CONDITION is normal: the answer to a probe or the report of an event."]
+    return [f"{count} more CHECK CONDITIONs are normal: answers to probes or reports of events."]
 
 
 def _advice(groups: Sequence[StatusGroup]) -> tuple[Advice, ...]:
@@ -170,7 +169,7 @@ COMMAND_ERRORS: Final = Problem(
     meaning="The target ended reads, writes or other data commands with an error: CHECK CONDITION with sense data, or "
     "another status.",
     condition="At least one such command; a note where only commands that move no data failed. UNIT ATTENTION, and the "
-    "refusal of an optional command, are how a target reports an event and what it supports: they are no errors. "
+    "refusal of an optional command, are how a target reports an event and what it supports: they are normal. "
     "RESERVATION CONFLICT, BUSY, TASK SET FULL and MISCOMPARE have findings of their own. It is an I/O error unless a "
     f"retry of the same blocks succeeded within {wording.time(statuses.RETRY_NS)} and after at most {statuses.RETRIES} "
     "failures.",

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.findings.case import Case
-from iscsitrace.findings.finding import Advice, Found, Observation, Problem
+from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Found, Observation, Problem
 from iscsitrace.findings.hosts import has_commands
 from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import MILLISECOND_NS
@@ -130,8 +130,8 @@ def _closed(case: Case) -> Observation:
     opened = np.searchsorted(found.allowed, found.number[shown]).clip(max=len(found.statuses) - 1)
     outstanding = int(cycles.raw("queue_depth").max())
     return Observation(
-        f"{int(found.waited.sum())} of {len(found.commands)} commands waited for the command window to open "
-        f"(MaxCmdSN), with at most {outstanding} commands in flight",
+        f"{int(found.waited.sum())} of {len(found.commands)} commands waited until the target accepted more "
+        f"(MaxCmdSN). At most {outstanding} were in flight.",
         [
             *frames_in(cycles, found.statuses[opened], "status_frame"),
             *frames_in(cycles, found.commands[shown], "command_frame"),
@@ -152,8 +152,7 @@ COMMAND_WINDOW_CLOSED: Final = Problem(
     f"within {PROMPT_NS / MILLISECOND_NS:g} ms after the window opened.",
     evidence="The statuses that opened the window, and the commands that followed. No share: the commands in flight "
     "can keep the line busy meanwhile.",
-    example="1016 of 1027 commands waited for the command window to open (MaxCmdSN), with at most 8 commands in "
-    "flight.",
+    example="1016 of 1027 commands waited until the target accepted more (MaxCmdSN). At most 8 were in flight.",
     shown_by=f"read --block-size 4K --bytes 4M --queue-depth 32 --set command-window=8 {WAN}",
     near_miss=f"read --block-size 4K --bytes 4M --queue-depth 32 --set command-window=33 {WAN}",
     severity="warning",
@@ -161,10 +160,13 @@ COMMAND_WINDOW_CLOSED: Final = Problem(
     scope="session",
     advice=(
         Advice(
-            "Open the window: `targetcli /iscsi/IQN/tpg1 set attribute default_cmdsn_depth=128` on LIO (default 64; "
-            "log in again)."
+            "Open the window: `targetcli /iscsi/IQN/tpg1 set attribute default_cmdsn_depth=128` on LIO (default 64).",
+            touches=NEXT_LOGIN,
         ),
-        Advice("If latency matters more than throughput, set node.session.queue_depth below the window instead."),
+        Advice(
+            "If latency matters more than throughput, set node.session.queue_depth below the window instead.",
+            touches=NEXT_LOGIN,
+        ),
     ),
     where=_has_waited,
     tell=_closed,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Final
 
+from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import Basis
 from iscsitrace.fit.gain import OF_A_COMMAND, OF_A_CONNECTION, Change
 from iscsitrace.fit.situation import Situation
@@ -18,39 +20,39 @@ ENOUGH: Final = 1.1
 """Least throughput factor for which doubling the connections is worth it."""
 
 SHARE_PATH: Final = (
-    "Spread the load over several connections, each with a separate window and queue: node.session.nr_sessions with "
-    "multipath, or one session with several connections (MC/S)."
+    "Use 2 to 4 paths (node.session.nr_sessions with multipath, or several connections in a session): each has a "
+    "window of its own."
 )
 # one text for one remedy, so that an output says it once
 RAISE_QUEUE_DEPTH: Final = (
-    "Raise the queue depth: more threads or a higher I/O depth in the program, within node.session.queue_depth; for "
-    "buffered reads /sys/block/DEVICE/queue/read_ahead_kb."
+    "Keep more commands in flight: more threads or a higher I/O depth in the application, up to "
+    "node.session.queue_depth; for buffered reads /sys/block/DEVICE/queue/read_ahead_kb. This helps only if the "
+    "application can issue I/O in parallel."
 )
 
 
-PARALLEL: Final = "if the program issues I/O in parallel"
+def issues_in_parallel(case: Case) -> bool:
+    """Whether the application has several commands in flight: only then more of anything in parallel helps."""
+    return case.subject.workload is not None and case.subject.workload.queue_depth > 1
 
 
 def next_queue_depth(basis: Basis) -> Iterator[Change]:
     """The next higher queue depth. A target that serves one command at a time gains less."""
-    yield from _queue_depths(basis, 1)
+    yield from islice(deeper(basis.measured.situation), 1)
 
 
 def next_queue_depths(basis: Basis) -> Iterator[Change]:
     """The next two higher queue depths."""
-    yield from _queue_depths(basis, 2)
+    yield from islice(deeper(basis.measured.situation), 2)
 
 
-def _queue_depths(basis: Basis, count: int) -> Iterator[Change]:
-    situation = basis.measured.situation
-    for depth in [depth for depth in DEPTHS if depth > situation.setting.queue_depth][:count]:
-        yield queue_depth(situation, depth)
-
-
-def queue_depth(situation: Situation, depth: int) -> Change:
-    """So many commands in flight."""
-    change = partial(Situation.with_setting, queue_depth=depth)
-    return Change(f"queue depth {depth}", change, OF_A_COMMAND, _condition(situation))
+def deeper(situation: Situation) -> Iterator[Change]:
+    """More commands in flight. One in flight shows no application that has others to issue."""
+    depth = situation.setting.queue_depth
+    for each in DEPTHS:
+        if each > depth > 1:
+            change = partial(Situation.with_setting, queue_depth=each)
+            yield Change(f"queue depth {each}", change, OF_A_COMMAND)
 
 
 def more_connections(basis: Basis) -> Iterator[Change]:
@@ -66,9 +68,4 @@ def more_connections(basis: Basis) -> Iterator[Change]:
         before = reached
     for number in dict.fromkeys(numbers[:1] + numbers[-1:]):
         change = partial(Situation.with_connections, count=number)
-        yield Change(f"{number} connections", change, OF_A_CONNECTION, _condition(situation))
-
-
-def _condition(situation: Situation) -> str:
-    """One command in flight shows no program that has others to issue."""
-    return PARALLEL if situation.setting.queue_depth == 1 else ""
+        yield Change(f"{number} connections", change, OF_A_CONNECTION)

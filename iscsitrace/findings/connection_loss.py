@@ -7,7 +7,7 @@ from typing import Final
 
 from iscsitrace.findings import login_advice
 from iscsitrace.findings.failures import NOP_TIMEOUT
-from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.history import History
 from iscsitrace.findings.partial_losses import partial_losses
 from iscsitrace.findings.recipes import LAN
@@ -53,11 +53,10 @@ def _lost(history: History) -> Observation | None:
         parts.append("No login followed in the capture.")
     refused = [each.status for loss in found for each in loss.rebuilding.logins if each.status and each.status[0] > 1]
     return Observation(
-        fact,
+        " ".join(parts),
         _frames(found),
         float(cost_ns) if cost_ns else None,
         severity="info" if is_harmless else None,
-        cause=" ".join(parts),
         spans=spans,
         sessions=history.sessions,
         is_final=bool(ended or in_vain),
@@ -101,11 +100,10 @@ def _lost_in_part(history: History) -> Observation | None:
         )
     )
     return Observation(
-        fact,
+        story,
         [each.end.frame for each in found],
         float(cost_ns) if cost_ns else None,
         severity=None if any(each.in_flight for each in found) else "warning",
-        cause=story,
         spans=spans,
         sessions=tuple(dict.fromkeys(each.session for each in found)),
         is_final=any(each.in_flight > each.retried for each in found),
@@ -148,11 +146,13 @@ CONNECTION_LOST: Final = Problem(
         ),
         Advice(
             "Decide how long I/O may wait for a new login: node.session.timeo.replacement_timeout in open-iscsi "
-            "(5 to 15 s with multipath, 120 s without), RecoveryTimeout on ESXi, MaxRequestHoldTime on Windows."
+            "(5 to 15 s with multipath, 120 s without), RecoveryTimeout on ESXi, MaxRequestHoldTime on Windows.",
+            touches=NEXT_LOGIN,
         ),
         Advice(
             "Decide how soon a dead connection is noticed: node.conn[0].timeo.noop_out_interval and "
-            "noop_out_timeout in open-iscsi, NoopOutInterval and NoopOutTimeout on ESXi."
+            "noop_out_timeout in open-iscsi, NoopOutInterval and NoopOutTimeout on ESXi.",
+            touches=NEXT_LOGIN,
         ),
     ),
     tell=_lost,

@@ -54,27 +54,33 @@ NEAR_NS: Final = 5 * MILLISECOND_NS
 synchronously, and healthy storage takes longer than it."""
 
 
+MANY: Final = 16
+"""Commands in flight from which on the depth is not low: a longer path would need more, but so would any storage."""
+
+
 def _low_depth(facts: Facts) -> Found:
-    return replace(facts.once(_waited), is_note=facts.once(path_ns) < NEAR_NS)
+    found, asked = facts.once(_waited), facts.once(workloads)
+    is_low = np.zeros(len(facts), dtype=bool)
+    is_low[asked.numbers] = asked.queue_depths < MANY
+    return replace(found, is_found=found.is_found & is_low, ranks={"note": facts.once(path_ns) < NEAR_NS})
 
 
 def _queue_depth(case: Case) -> Observation | None:
     subject = case.subject
-    load = _load(subject.workload) if subject.workload else ""
+    load = _load(subject.workload) if subject.workload else "keeps few commands in flight"
     return Observation(
-        f"the initiator {load}; RTT {wording.time(subject.path_ns or 0)}",
+        f"The initiator {load}, and waits for the network. A round trip takes {wording.time(subject.path_ns or 0)}.",
         subject.frames_of(subject.longest_rows(case.once(_waits))),
-        cause=f"It {load}.",
     )
 
 
 def _load(asked: Workload) -> str:
-    """``issues one 128 KiB read at a time (queue depth 1)``."""
+    """``issues one 128 KiB read at a time``."""
     size, depth = wording.size(asked.block_bytes), asked.queue_depth
     word = "command" if asked.word == MIXED else asked.word
     if depth == 1:
-        return f"issues one {size} {word} at a time (queue depth 1)"
-    return f"keeps {depth} {word}s of {size} in flight (queue depth {depth})"
+        return f"issues one {size} {word} at a time"
+    return f"keeps {depth} {word}s of {size} in flight"
 
 
 QUEUE_DEPTH_LOW: Final = Problem(
@@ -85,23 +91,14 @@ QUEUE_DEPTH_LOW: Final = Problem(
     f"A note below an RTT of {wording.time(NEAR_NS)}.",
     evidence="The three commands that waited longest for the RTT, from command to status. The share is the time "
     "waited.",
-    example="It issues one 128 KiB read at a time (queue depth 1).",
+    example="The initiator issues one 128 KiB read at a time, and waits for the network. A round trip takes 8.0 ms.",
     # the same reads, one at a time or sixteen: 128 KiB take 3.3 ms on the line, the RTT is 8 ms
     shown_by=f"read --block-size 128K --bytes 16M {WAN}",
     near_miss=f"read --block-size 128K --bytes 16M --queue-depth 16 {WAN}",
     explains=Explains("propagation", 1, WORTH_A_CHANGE),
-    advice=(
-        Advice(RAISE_QUEUE_DEPTH, next_queue_depths),
-        Advice(
-            "Allow that queue depth: node.session.queue_depth and, at least as large, node.session.cmds_max in "
-            "open-iscsi, /sys/block/DEVICE/queue/nr_requests, and `targetcli /iscsi/IQN/tpg1 set attribute "
-            "default_cmdsn_depth=128` on LIO."
-        ),
-        Advice(
-            "Larger I/O helps sequential work in the same way. Several sessions (node.session.nr_sessions, with "
-            "multipath) help a file system that waits for each write."
-        ),
-    ),
+    rank="limit",
+    limited_by="the distance",
+    advice=(Advice(RAISE_QUEUE_DEPTH, next_queue_depths),),
     where=_low_depth,
     tell=_queue_depth,
 )
@@ -121,7 +118,8 @@ _BLOCKS_TRIED: Final = (LARGE_BLOCK_BYTES // 4, LARGE_BLOCK_BYTES)
 def _small_blocks(facts: Facts) -> Found:
     """Where the waits are those of small sequential commands."""
     may_be = facts.once(_sequential) >= SEQUENTIAL
-    return Found(may_be & (facts.once(_passing_ns) < facts.once(path_ns)), facts.once(_waited).cost_ns)
+    is_found = may_be & (facts.once(_passing_ns) < facts.once(path_ns))
+    return Found(is_found, facts.once(_waited).cost_ns, {"note": facts.once(path_ns) < NEAR_NS})
 
 
 def _is_small(facts: Facts) -> Array:
@@ -163,12 +161,12 @@ def _block_size(case: Case) -> Observation:
     call = case.system_call
     shown = list(call.rows[:3]) if call else _one_after_another(subject)
     text = (
-        f"the commands in flight take {wording.time(subject.fact(_passing_ns))} on the line, the RTT is "
-        f"{wording.time(subject.path_ns or 0)}: {wording.size(size)} I/O is small for this path, and "
-        f"{wording.percent(subject.fact(_sequential))} of the commands are sequential"
+        f"The I/O size of {wording.size(size)} is small for this path: {wording.time(subject.fact(_passing_ns))} of "
+        f"data, then a round trip of {wording.time(subject.path_ns or 0)}. "
+        f"{wording.percent(subject.fact(_sequential))} of the commands are sequential."
     )
     return Observation(
-        text + (f"; {_of_call(call)}" if call else ""),
+        text + (f" {_of_call(call)}" if call else ""),
         subject.frames_of(subject.rows_of(moved.raw("cycle")[shown])),
     )
 
@@ -187,8 +185,8 @@ def _of_call(call: system_calls.SystemCall) -> str:
     more = " + ..." if len(call.pieces) > 6 else ""
     order = "issued together" if call.is_at_once else "issued one after another"
     return (
-        f"inferred system calls of {wording.size(call.bytes)}, each split into {len(call.pieces)} commands "
-        f"({pieces}{more}), {order}"
+        f"The kernel seems to split system calls of {wording.size(call.bytes)} into {len(call.pieces)} commands "
+        f"({pieces}{more}), {order}."
     )
 
 
@@ -219,15 +217,17 @@ BLOCK_SIZE_SMALL: Final = Problem(
     f"{wording.percent(SEQUENTIAL)} of the commands begin at the LBA where another ended.",
     evidence="Three consecutive commands, from command to status; where a system call was split, the commands of one "
     "call. The share is that of queue_depth_low: the same time can be saved in two ways.",
-    example="The commands in flight take 856 µs on the line, the RTT is 8.0 ms: 32 KiB I/O is small for this path, "
-    "and 99.21 % of the commands are sequential.",
+    example="The I/O size of 32 KiB is small for this path: 856 µs of data, then a round trip of 8.0 ms. 99.21 % of "
+    "the commands are sequential.",
     # in order, or anywhere
     shown_by=f"read --block-size 32K --bytes 4M {WAN}",
     near_miss=f"read --block-size 32K --bytes 4M --random {WAN}",
     explains=Explains("propagation", least=WORTH_A_CHANGE),
+    rank="limit",
+    limited_by="the distance",
     advice=(
         Advice(
-            "Use larger I/O: the program's block size (bs=), and for buffered reads "
+            "Use larger I/O: the application's block size (bs=), and for buffered reads "
             "/sys/block/DEVICE/queue/read_ahead_kb.",
             _larger_blocks,
         ),
@@ -235,10 +235,7 @@ BLOCK_SIZE_SMALL: Final = Problem(
             "Stop the kernel from splitting it: raise /sys/block/DEVICE/queue/max_sectors_kb, up to max_hw_sectors_kb.",
             _whole_system_calls,
             is_tried_first=True,
-        ),
-        Advice(
-            "Set node.session.iscsi.MaxBurstLength and node.conn[0].iscsi.MaxRecvDataSegmentLength to at least the "
-            "I/O size, so that each command needs few PDUs."
+            only_if=lambda case: case.system_call is not None,
         ),
     ),
     where=_small_blocks,

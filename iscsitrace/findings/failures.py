@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.findings.case import Case
-from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.recipes import WAN
 from iscsitrace.measure.lacking import may_lack_pdus
 from iscsitrace.measure.nops import NOP_TIMEOUT_NS, awaited_until, is_late
@@ -134,7 +134,8 @@ NOP_TIMEOUT: Final = Problem(
         Advice(
             "Set the time-outs: node.conn[0].timeo.noop_out_interval and node.conn[0].timeo.noop_out_timeout until "
             "open-iscsi drops a connection, node.session.timeo.replacement_timeout until its commands fail (short "
-            "with multipath, else long)."
+            "with multipath, else long).",
+            touches=NEXT_LOGIN,
         ),
     ),
     where=lambda columns: columns.count("nops") > 0,

@@ -8,14 +8,14 @@ them: open-iscsi's ``node.``, LIO's through ``targetcli``, sysctl's ``net.``, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import numpy as np
 
-from iscsitrace.findings.thresholds import SHOWN_FRAMES, WARNING
+from iscsitrace.findings.thresholds import LIMIT, SHOWN_FRAMES, WARNING
 from iscsitrace.fit.gain import Change, Gain
 from iscsitrace.measure import all_waits
 from iscsitrace.measure.intervals import Span
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from iscsitrace.fit.measurement import Measured
     from iscsitrace.measure.facts import Facts
 
-Rank = Literal["failure", "slowness", "note"]
+Rank = Literal["failure", "slowness", "limit", "note"]
+"""What broke; what is wrong and makes I/O slow; what I/O cannot be faster than on this path and with this load; or what
+is worth to know."""
 
 Scope = Literal["connection", "session", "story"]
 """Each session and each connection; only sessions, where connections or sessions are compared; or sessions that took
@@ -87,6 +89,15 @@ class Basis:
     finding: Finding
 
 
+NEXT_LOGIN: Final = "takes effect at the next login"
+WHOLE_HOST: Final = "affects every new connection of the host"
+EVERY_VOLUME: Final = "affects every volume of the host under multipath"
+EVERY_INITIATOR: Final = "affects every initiator of the LUN"
+INTERFACE: Final = "affects all traffic of the interface"
+DATA_AT_RISK: Final = "puts data at risk"
+"""What advice touches."""
+
+
 @dataclass(frozen=True)
 class Advice:
     """One fix, with its what-if."""
@@ -98,6 +109,8 @@ class Advice:
     """Whether its gains come first in the list of gains."""
     only_if: Callable[[Case], bool] | None = None
     """Whether it applies to a case; None: to every case."""
+    touches: str = ""
+    """When it takes effect, and what else it changes; empty where that is plain."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +129,7 @@ class Observation:
     """A problem as observed in one session, connection or story."""
 
     text: str
-    """The facts with their numbers, as a sentence without its first capital and full stop."""
+    """The facts with their numbers, in sentences."""
     frames: Iterable[int | None]
     """Frames that show it, the clearest first."""
     cost_ns: float | None = None
@@ -127,8 +140,6 @@ class Observation:
     """Instead of the problem's severity."""
     rank: Rank | None = None
     """Instead of the problem's rank."""
-    cause: str | None = None
-    """The sentence for the headline, where it is not the text."""
     spans: tuple[Span, ...] = ()
     """When; the time of the I/O, where nothing is given."""
     sessions: tuple[int, ...] = ()
@@ -150,8 +161,8 @@ class Found:
     is_found: NDArray[Any]
     cost_ns: NDArray[Any] | None = None
     """The time that it costs; None where this is unknown."""
-    is_note: NDArray[Any] | None = None
-    """Which have it as a note, whatever its share."""
+    ranks: Mapping[Rank, NDArray[Any]] = field(default_factory=dict)
+    """Which have it with another rank than the problem's."""
     share: NDArray[Any] | None = None
     """Instead of the cost, where it is not a share of the busy time."""
 
@@ -180,12 +191,14 @@ class Problem:
     advice: tuple[Advice, ...]
     tell: Callable[[Any], Observation | None]
     """Puts it in words, with frames: called with a ``Case``, of a story with a ``History``. Where the facts decide,
-    only text, frames and cause count; elsewhere it also looks whether the problem is there, and what it costs."""
+    only text and frames count; elsewhere it also looks whether the problem is there, and what it costs."""
     where: Callable[[Facts], Found | NDArray[Any]] = anywhere
     """Its condition over the facts of all sessions, connections or stories: which have it, and what it costs them; or,
     where one has to be looked at to know, which may have it, as a boolean for each."""
     rank: Rank = "slowness"
     """What broke comes before what is slow; notes never lead."""
+    limited_by: str = ""
+    """Of a limit: what a session is limited by."""
     explains: Explains | None = None
     """None where it explains no part."""
     severity: str | None = None
@@ -213,25 +226,31 @@ class Problem:
         """The number of each that has it, and the finding, not yet told."""
         places = np.flatnonzero(found.is_found)
         spans = facts.once(all_waits.spans)
-        is_note = np.zeros(len(facts), dtype=bool) if found.is_note is None else found.is_note
         costs_ns = np.zeros(len(facts)) if found.cost_ns is None else found.cost_ns
         shares = facts.share(costs_ns) if found.share is None else found.share
-        amounts = (each[places].tolist() for each in (costs_ns, shares, is_note))
-        for place, cost_ns, share, is_only_note in zip(places.tolist(), *amounts, strict=True):
-            severity = "info" if is_only_note else self.severity or _severity(share)
+        ranks = np.full(len(facts), self.rank, dtype=object)
+        for other, which in found.ranks.items():
+            ranks[which] = other
+        amounts = (each[places].tolist() for each in (costs_ns, shares, ranks))
+        for place, cost_ns, share, rank in zip(places.tolist(), *amounts, strict=True):
             cost = None if found.cost_ns is None else cost_ns
             own_share = None if cost is None and found.share is None else share
-            yield place, Finding(self, severity, own_share, "", (), cost, spans=spans[place])
+            severity = self._severity(rank, share)
+            yield place, Finding(self, severity, own_share, "", (), cost, spans=spans[place], own_rank=rank)
+
+    def _severity(self, rank: Rank, share: float | None) -> str:
+        if self.severity and rank == self.rank:
+            return self.severity
+        return "warning" if rank in ("failure", "slowness") and (share or 0) >= WARNING else "info"
 
     def told(self, finding: Finding, case: Examined) -> Finding:
-        """A finding that the facts decided, with its text, frames and cause."""
+        """A finding that the facts decided, with its text and frames."""
         # only what has to be looked at can turn out not to be there
         seen = cast("Observation", self.tell(case))
         return replace(
             finding,
-            text=seen.text,
+            text=sentence(seen.text),
             frames=shown(seen.frames),
-            cause=seen.cause or sentence(seen.text),
             spans=case.spans,
             sessions=case.sessions,
             luns=case.luns,
@@ -252,26 +271,22 @@ class Problem:
         if seen.cost_ns is not None:
             # without busy time there is nothing to be a share of
             share = case.share(seen.cost_ns) if case.jobs_ns else None
+        rank = seen.rank or self.rank
         return Finding(
             self,
-            seen.severity or self.severity or _severity(share),
+            seen.severity or self._severity(rank, share),
             share,
-            seen.text,
+            sentence(seen.text),
             shown(seen.frames),
             seen.cost_ns,
-            seen.cause or sentence(seen.text),
             spans=seen.spans or case.spans,
             sessions=seen.sessions or case.sessions,
             luns=seen.luns or case.luns,
             is_final=seen.is_final,
             own_advice=self._advice_for(case) if seen.advice is None else seen.advice,
             points_to=seen.points_to or self.points_to,
-            own_rank=seen.rank,
+            own_rank=rank,
         )
-
-
-def _severity(share: float | None) -> str:
-    return "warning" if (share or 0) >= WARNING else "info"
 
 
 @dataclass(frozen=True)
@@ -290,13 +305,11 @@ class Finding:
     share: float | None
     """Share of the busy time; None where it has none."""
     text: str
-    """The facts with their numbers."""
+    """The facts with their numbers, in sentences."""
     frames: tuple[int, ...]
     """A few frames that show it, ascending."""
     cost_ns: float | None = None
     """The time that it costs; None where this is unknown."""
-    cause: str = ""
-    """The sentence for the headline."""
     predict: Callable[[Finding], tuple[AdviceGain, ...]] | None = field(default=None, compare=False, repr=False)
     """Computes the gains; None where there are none."""
     spans: tuple[Span, ...] = ()
@@ -342,23 +355,25 @@ class Finding:
     @property
     def leads(self) -> bool:
         """Whether a person has to read it first: a failure that cost a second or a twentieth of the busy time, or that
-        ended in an I/O error or a refused login; or slowness that users notice. A note never.
+        ended in an I/O error or a refused login; slowness, or a limit, that users notice. A note never.
         """
+        if self.rank == "limit":
+            return (self.share or 0.0) >= LIMIT
         if self.severity == "info":
             return False
         if self.rank == "failure":
             return self.is_final or (self.cost_ns or 0) >= LEAST_COST_NS or (self.share or 0.0) >= LEAST_SHARE
         return self.rank == "slowness"
 
+    @property
+    def is_problem(self) -> bool:
+        """Whether something is wrong that a person has to read first."""
+        return self.leads and self.rank in ("failure", "slowness")
+
     @cached_property
     def gains(self) -> tuple[AdviceGain, ...]:
         """Gains of the advice; empty where the model predicts none."""
         return self.predict(self) if self.predict else ()
-
-    def below(self, headline: str) -> str:
-        """What is read of it below this headline: the facts, or the whole story of a failure that it leaves out."""
-        is_untold = self.rank == "failure" and self.cause not in (headline, sentence(self.text))
-        return self.cause if is_untold else self.text
 
     def gains_by_advice(self) -> list[tuple[Advice, list[AdviceGain]]]:
         """Each advice with its gains."""
@@ -385,7 +400,6 @@ class Finding:
                 "throughput_factor": gain.throughput_factor,
                 "low": gain.low,
                 "high": gain.high,
-                "condition": gain.condition,
                 "advice": self.steps.index(gain.advice),
             }
             for gain in self.gains
@@ -419,15 +433,16 @@ def shown(frames: Iterable[int | None]) -> tuple[int, ...]:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """As a headline looks for them: failures by time lost, then slowness by share, then notes. Equal ones keep their
-    order.
+    """As a headline looks for them: failures by time lost, then what is wrong, then limits and what is small, each by
+    share, then notes. Equal ones keep their order.
     """
-    ranks = ("failure", "slowness", "note")
 
-    def weight(finding: Finding) -> tuple[int, bool, float, float]:
-        rank = finding.rank
-        is_failure = rank == "failure"
-        cost = -(finding.cost_ns or 0.0) if is_failure else 0.0
-        return ranks.index(rank), is_failure and not finding.leads, cost, -(finding.share or 0.0)
+    def weight(finding: Finding) -> tuple[int, float, float]:
+        share = -(finding.share or 0.0)
+        if finding.rank == "failure":
+            return (0 if finding.leads else 1), -(finding.cost_ns or 0.0), share
+        if finding.is_problem:
+            return 2, 0.0, share
+        return (4 if finding.problem.rank == "note" else 3), 0.0, share
 
     return sorted(findings, key=weight)

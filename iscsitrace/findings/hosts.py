@@ -9,10 +9,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.findings import outliers
 from iscsitrace.findings.case import Case
-from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections, next_queue_depth
+from iscsitrace.findings.concurrency import issues_in_parallel, next_queue_depth
 from iscsitrace.findings.finding import (
     LEAST_COST_NS,
+    NEXT_LOGIN,
     Advice,
     Basis,
     Explains,
@@ -58,7 +60,8 @@ def _served_slowly(facts: Facts) -> Found:
     is_found = np.bincount(places[waited & (places >= 0)], minlength=len(facts)) >= MIN_TASKS
     cost_ns = found.sums_ns(facts)
     is_found &= facts.share(cost_ns) >= WORTH_A_CHANGE
-    return Found(is_found, cost_ns, ~_is_slow(facts, found, is_found))
+    is_slow = _is_slow(facts, found, is_found) | facts.once(outliers.have_cost)
+    return Found(is_found, cost_ns, {"note": ~is_slow})
 
 
 def _is_slow(facts: Facts, found: WaitsOfAll, which: Array) -> Array:
@@ -102,18 +105,15 @@ def _is_answered_fast(cycles: Table) -> Array:
 def _target(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("target_service")
-    rtt = subject.rtt_ns("target") or 0
     total, longest = wording.time(waits.total_ns), wording.time(float(waits.lengths.max()))
-    moved = {word: subject.transfers.select(subject.transfers.raw(f"is_{word}")) for word in ("read", "write")}
-    served = {word: _service_ns(each, word, rtt) for word, each in moved.items()}
-    median = _median_service(subject, served)
+    typical = typical_service(subject)
+    rare = outliers.in_words(subject)
     return Observation(
-        f"service time {total} with every command in flight stalled, at most {longest} at a time"
-        + (f"; median {median}" if median else ""),
+        f"The initiator waited {total} for the target in total, at most {longest} at a time."
+        + (f" {rare}" if rare else "")
+        + (f" The target typically takes {typical}." if typical and not rare else "")
+        + _contrast(_served(subject)),
         subject.frames_of(subject.longest_rows(waits)),
-        cause=f"Every command in flight was stalled for {total}, at most {longest} at a time"
-        + (f"; the median service time is {median}." if median else ".")
-        + _contrast(served),
     )
 
 
@@ -125,15 +125,20 @@ def _service_ns(moved: Table, word: str, path_ns: Array | int) -> Array:
     return np.asarray(np.maximum(waits[0] - path_ns, 0) + np.maximum(waits[1] - (path_ns if word == "write" else 0), 0))
 
 
-def _median_service(subject: Session, served: Mapping[str, Array]) -> str:
-    """``3.4 ms (11 reads)``; empty at a queue depth above 1, where commands wait for each other."""
+def _served(subject: Session) -> dict[str, Array]:
+    """What each of the reads, and of the writes, waited for the target."""
+    rtt = subject.rtt_ns("target") or 0
+    moved = {word: subject.transfers.select(subject.transfers.raw(f"is_{word}")) for word in ("read", "write")}
+    return {word: _service_ns(each, word, rtt) for word, each in moved.items()}
+
+
+def typical_service(subject: Session) -> str:
+    """``3.4 ms per read``; empty at a queue depth above 1, where commands wait for each other."""
     asked = subject.workload
     if asked is None or asked.queue_depth > 1:
         return ""
     return " and ".join(
-        f"{wording.time(float(np.median(each)))} ({wording.count(len(each), word)})"
-        for word, each in served.items()
-        if len(each)
+        f"{wording.time(float(np.median(each)))} per {word}" for word, each in _served(subject).items() if len(each)
     )
 
 
@@ -160,22 +165,22 @@ SLOW_TARGET: Final = Problem(
     meaning="The target is slow: first data, R2T or status arrive later than the RTT explains.",
     condition=f"`target_service` takes {WORTH}, in at least {MIN_TASKS} commands. A warning only from a service time "
     f"of {wording.time(HEALTHY_NS)} on, which healthy storage stays below: half of the time passed in stalls of at "
-    f"least that ({MIN_TASKS} of them, or 1 s in all), or no command was served faster.",
+    f"least that ({MIN_TASKS} of them, or 1 s in all), or no command was served faster; or outliers cost enough "
+    "(finding latency_outliers).",
     evidence="The three commands with the longest service time, from command to status. The share is the service time "
     "with every command in flight stalled.",
-    example="Every command in flight was stalled for 321.3 ms, at most 5.0 ms at a time; the median service time is "
-    "5.1 ms (64 reads).",
+    example="The initiator waited 321.3 ms for the target in total, at most 5.0 ms at a time. The target typically "
+    "takes 5.1 ms per read.",
     shown_by=f"read --block-size 64K --bytes 4M --service-delay 5ms {WAN}",
     near_miss=f"read --block-size 64K --bytes 4M --service-delay 0.2ms {WAN}",
     explains=Explains("target_service", least=WORTH_A_CHANGE),
     advice=(
+        Advice("Check the target: its disks (iostat -x), write cache, controller and CPU.", _no_service),
         Advice(
-            "Check the target: backing device (iostat -x), cache mode, controller, CPU. A single disk only queues what "
-            "a target with many disks serves in parallel.",
-            _no_service,
+            "Keep more commands in flight. This helps only if several disks or flash back the LUN.",
+            next_queue_depth,
+            only_if=issues_in_parallel,
         ),
-        Advice(RAISE_QUEUE_DEPTH, next_queue_depth),
-        Advice(SHARE_PATH, more_connections),
     ),
     where=_served_slowly,
     tell=_target,
@@ -194,8 +199,8 @@ def _think_time(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("initiator_think")
     return Observation(
-        f"the initiator was idle {len(waits.lengths)} times within its I/O (no commands in flight), median "
-        f"{wording.time(float(np.median(waits.lengths)))}",
+        f"The initiator paused {len(waits.lengths)} times between I/Os, typically for "
+        f"{wording.time(float(np.median(waits.lengths)))}.",
         frames_in(subject.cycles, subject.next_rows(waits.longest()), "command_frame"),
     )
 
@@ -208,21 +213,20 @@ INITIATOR_THINK_TIME: Final = Problem(
     name="initiator_think_time",
     meaning="The initiator is idle between commands that follow one another steadily: no commands in flight. A program "
     "that sleeps does not count.",
-    condition=f"`initiator_think` takes {WORTH}, in at least {MIN_TASKS} idle periods. Always a note: a program that "
-    "asks for less than it could get is no fault.",
+    condition=f"`initiator_think` takes {WORTH}, in at least {MIN_TASKS} idle periods. Always a note: an "
+    "application may ask for less than it could get.",
     evidence="The commands after the three longest idle periods. The share is the idle time.",
-    example="The initiator was idle 63 times within its I/O (no commands in flight), median 5.0 ms.",
+    example="The initiator paused 63 times between I/Os, typically for 5.0 ms.",
     shown_by=f"read --block-size 64K --bytes 4M --think-time 5ms {WAN}",
     near_miss=f"read --block-size 64K --bytes 4M --think-time 0.2ms {WAN}",
     explains=Explains("initiator_think", least=WORTH_A_CHANGE),
-    severity="info",
+    rank="note",
     advice=(
         Advice(
-            "Issue I/O ahead: asynchronous I/O (io_uring, libaio) or more threads in the program; for buffered reads "
-            "/sys/block/DEVICE/queue/read_ahead_kb.",
+            "Issue I/O ahead: asynchronous I/O (io_uring, libaio) or more threads in the application; for buffered "
+            "reads /sys/block/DEVICE/queue/read_ahead_kb.",
             _no_think_time,
         ),
-        Advice("Check the initiator's CPU, and the I/O scheduler: /sys/block/DEVICE/queue/scheduler = none."),
     ),
     where=_thought,
     tell=_think_time,
@@ -249,7 +253,7 @@ def _answers_late(facts: Facts) -> Found:
     medians_ns = by_subject.medians(places[own], took[own], len(facts))
     has_any = np.bincount(places[own], minlength=len(facts)) > 0
     is_prompt = has_any & (medians_ns - np.maximum(rtt_ns(facts, "initiator"), 0) < PROMPT_NS)
-    return Found(np.ones(len(facts), dtype=bool), facts.part_ns("initiator_service"), is_note=is_prompt)
+    return Found(np.ones(len(facts), dtype=bool), facts.part_ns("initiator_service"), {"note": is_prompt})
 
 
 def _initiator(case: Case) -> Observation:
@@ -257,10 +261,10 @@ def _initiator(case: Case) -> Observation:
     rounds = subject.tables["rounds"]
     took = _answers(rounds)
     answered = took[took >= 0]
-    text = "the initiator answered R2Ts late"
+    text = "The initiator answered R2Ts late."
     if len(answered):
         median, count = wording.time(float(np.median(answered))), wording.count(len(answered), "R2T")
-        text += f": median {median} from R2T to first Data-Out ({count})"
+        text = f"The initiator answered R2Ts late: typically {median} from R2T to first Data-Out ({count})."
     frames = frames_in(rounds, np.argsort(-took, kind="stable")[:3], "r2t_frame", "data_first_frame")
     return Observation(text, frames or subject.evidence(subject.stretches("initiator_service")))
 
@@ -277,7 +281,7 @@ SLOW_INITIATOR: Final = Problem(
     condition=f"`initiator_service` takes {WORTH}. A warning only where the median time from R2T to first "
     f"Data-Out is {wording.time(PROMPT_NS)} or more beyond the RTT.",
     evidence="R2T and first data of the three latest bursts. The share is the time waited.",
-    example="The initiator answered R2Ts late: median 5.0 ms from R2T to first Data-Out (16 R2Ts).",
+    example="The initiator answered R2Ts late: typically 5.0 ms from R2T to first Data-Out (16 R2Ts).",
     # R2Ts that the initiator reads 5 ms after they came
     shown_by=f"{WRITES} --set initiator-host-delay=5ms",
     near_miss=f"{WRITES} --set initiator-host-delay=0.1ms",
@@ -286,8 +290,8 @@ SLOW_INITIATOR: Final = Problem(
         Advice(
             "Check the initiator's CPU and its iscsi_q or kworker threads; node.session.xmit_thread_priority = -20.",
             _no_initiator_service,
+            touches=NEXT_LOGIN,
         ),
-        Advice("Raise the send buffer: net.ipv4.tcp_wmem, net.core.wmem_max."),
     ),
     where=_answers_late,
     tell=_initiator,

@@ -46,7 +46,7 @@ def _discovery(history: History) -> Observation | None:
     texts = list(history.rows("texts").rows(("request_text", "response_text", "response_frame")))
     said = [row for row in texts if "SendTargets=" in row["request_text"] or "TargetName=" in row["response_text"]]
     text = f"{history.label} did nothing but discovery: {_listing(said)}. {_end(history)}"
-    return Observation(text.rstrip("."), [row["response_frame"] for row in said], cause=capital(text))
+    return Observation(capital(text), [row["response_frame"] for row in said])
 
 
 def _with_sessions(trace: Surroundings) -> set[str]:
@@ -125,7 +125,7 @@ def _without_io(history: History) -> Observation | None:
         )
     frames = [int(member.cycles.raw("command_frame")[0]) for member in members if len(member.cycles)]
     text = f"{text} {_end(history)}".rstrip()
-    return Observation(text[:1].lower() + text[1:].rstrip("."), frames, cause=text)
+    return Observation(text, frames)
 
 
 def nothing_done(subject: Session) -> str:

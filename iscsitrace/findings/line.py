@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+import numpy as np
+
 from iscsitrace.findings.case import Case
-from iscsitrace.findings.finding import Advice, Basis, Explains, Observation, Problem
+from iscsitrace.findings.distance import BLOCK_SIZE_SMALL, QUEUE_DEPTH_LOW
+from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
 from iscsitrace.findings.recipes import WAN
+from iscsitrace.findings.thresholds import MILLISECOND_NS
+from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import line
-from iscsitrace.measure.facts import Array, Facts
+from iscsitrace.measure.by_subject import first_of_each
+from iscsitrace.measure.facts import Array, Facts, path_ns
 from iscsitrace.measure.line import Line
+from iscsitrace.measure.session import Session
+from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
 
-LEAST: Final = "`transfer` takes more than half of the busy time, and the packets show the rate of the line"
+FULL: Final = 0.8
+"""Least share of the I/O time in transfer for a line to be full: it idles at the start and the end of a burst."""
+
+LEAST: Final = (
+    f"`transfer` takes at least {wording.percent(FULL)} of the I/O time, and the packets show the rate of the line"
+)
 
 
 def rate(found: Line) -> str:
@@ -27,29 +41,53 @@ def rate(found: Line) -> str:
 
 
 def _is_transferring(facts: Facts) -> Array:
-    """Where data transfer is the limiter: it takes more than half of the busy time."""
-    return 2 * facts.part_ns("transfer") > facts.jobs_ns
+    """Where data transfer takes nearly all of the I/O time."""
+    return np.asarray((facts.jobs_ns > 0) & (facts.part_ns("transfer") >= FULL * facts.jobs_ns))
 
 
 def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     subject = case.subject
-    if subject.budget is None or subject.budget.limiter != "transfer":
-        return None
     found = case.once(line.of)
-    if found is None or found.number is None:
+    if not is_shared and (found is None or found.number is None):
+        found = _paced(subject)
+    if found is None or (found.number is None and is_shared) or (not is_shared and _used(subject, found) < FULL):
         return None
-    times = case.groups.lines.get(found.number, {})
+    times = case.groups.lines.get(-1 if found.number is None else found.number, {})
     sessions = line.sharing(times, case.sessions[0]) if case.sessions else ()
     if (len(sessions) > 1) != is_shared:
         return None
-    queue = f"; data waited {wording.time(found.queue_ns)} in its queue (median)" if found.queue_ns else ""
+    queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
     if is_shared:
         shared = f"{len(sessions)} sessions ({', '.join(str(number) for number in sessions)})"
-        text = f"the line is shared by {shared}, which together fill its rate of {rate(found)}{queue}"
+        text = f"{capital(shared)} share the line and fill it, at {rate(found)}.{queue}"
     else:
-        text = f"the line is busy at its rate of {rate(found)}{queue}"
+        text = f"The line is full, at {rate(found)}.{queue}"
     transfers = subject.stretches("transfer")
     return Observation(text, subject.evidence(transfers), subject.part_ns("transfer"))
+
+
+def _paced(subject: Session) -> Line | None:
+    """The line whose rate no queue shows apart, but at whose pace the data pass while the RTT grows; None without."""
+    row = subject.fact(_loaded)
+    if row < 0 or not subject.path_ns:
+        return None
+    loaded = next(subject.facts.table("senders").select(slice(row, row + 1)).rows())
+    queue_ns = loaded["rtt_load_median_ns"] - subject.path_ns
+    if queue_ns < max(GROWN_NS, subject.path_ns):
+        return None
+    rate = round(_sent(subject) * 1e9 / subject.part_ns("transfer"))
+    return Line(None, rate, None, None, None, 0, queue_ns)
+
+
+def _sent(subject: Session) -> int:
+    """The bytes of the busier direction."""
+    sent = (sum(row[f"stream_bytes_{way}"] for row in subject.connections) for way in ("to_target", "to_initiator"))
+    return int(max(sent))
+
+
+def _used(subject: Session, found: Line) -> float:
+    """How much of what the line carries in the I/O time the session sent in its busier direction."""
+    return float(_sent(subject) / (found.bytes_per_s * subject.jobs_ns / 1e9))
 
 
 TWICE_AS_FAST: Final = Change(
@@ -70,22 +108,91 @@ def _has_queue(case: Case) -> bool:
 
 
 _QUEUE: Final = Advice(
-    "Commands wait in the queue of the line: a lower queue depth (node.session.queue_depth) or a shorter queue "
-    "(fq_codel) makes the latency shorter, at the same throughput.",
+    "For shorter latency at the same throughput, shorten the queue of the line (fq_codel on the router), or keep fewer "
+    "commands in flight (/sys/block/DEVICE/device/queue_depth).",
     only_if=_has_queue,
 )
+
+# --- standing_queue
+
+GROWN_NS: Final = MILLISECOND_NS
+"""Least time by which the RTT grows before a line: hosts take less to answer."""
+QUEUE_NS: Final = 10 * MILLISECOND_NS
+"""Least time in a queue that is one: less is a busy host that takes packets late,"""
+QUEUE_PART: Final = 0.5
+"""and least part of the path's RTT: less does not change what a round trip costs."""
+
+
+def _loaded(facts: Facts) -> Array:
+    """The sender of each subject with the most samples of the RTT under load, as its row of ``senders``; -1 without."""
+    senders, places = facts.table("senders"), facts.places("senders")
+    has_any = (places >= 0) & known(senders, "rtt_load_median_ns")
+    return first_of_each(np.where(has_any, places, -1), len(facts), -senders.raw("rtt_load_count").astype(np.int64))
+
+
+def _has_standing_queue(facts: Facts) -> Found:
+    rows, least_ns = facts.once(_loaded), facts.once(path_ns)
+    loaded_ns = np.append(facts.table("senders").raw("rtt_load_median_ns"), 0)[rows]
+    queue_ns = loaded_ns - least_ns
+    is_found = (rows >= 0) & (least_ns >= 0) & (queue_ns >= np.maximum(QUEUE_NS, QUEUE_PART * least_ns))
+    shares = np.divide(queue_ns, loaded_ns, out=np.zeros(len(facts)), where=is_found)
+    return Found(is_found, share=shares)
+
+
+def _standing_queue(case: Case) -> Observation:
+    subject = case.subject
+    row = subject.fact(_loaded)
+    found = next(subject.facts.table("senders").select(slice(row, row + 1)).rows())
+    way = "target" if found["to_target"] else "initiator"
+    text = (
+        f"A queue stands on the path to the {way}: while data are in flight, a round trip typically takes "
+        f"{wording.time(found['rtt_load_median_ns'])} instead of {wording.time(subject.path_ns or 0)}."
+    )
+    return Observation(text, subject.frames_of(subject.longest_rows(subject.stretches("propagation", "transfer"))))
+
+
+STANDING_QUEUE: Final = Problem(
+    name="standing_queue",
+    meaning="A queue on the path never empties while data are in flight: each round trip takes longer than the path "
+    "needs. The session builds it itself, or other traffic does.",
+    condition=f"The median RTT while data are in flight exceeds that of the path by the larger of "
+    f"{wording.time(QUEUE_NS)} and half of it; and neither line_saturated nor line_shared says so.",
+    evidence="The commands that waited longest for the network. The share is the queue's part of a round trip.",
+    example="A queue stands on the path to the target: while data are in flight, a round trip typically takes 62.4 ms "
+    "instead of 8.0 ms.",
+    # reads and writes at once, which fill neither direction
+    shown_by="mixed --block-size 1M --queue-depth 2 --bytes 24M --rate 50Mbit --one-way-delay 4ms",
+    near_miss="mixed --block-size 64K --queue-depth 2 --bytes 24M --rate 1Gbit --one-way-delay 4ms",
+    rank="limit",
+    limited_by="a queue on the path",
+    advice=(
+        Advice(
+            "Find what fills the queue: other traffic on the same line, or this session with more in flight than the "
+            "path holds."
+        ),
+        Advice("Shorten the queue of the line, with fq_codel or a rate limit on the router."),
+    ),
+    accounts_for=(QUEUE_DEPTH_LOW, BLOCK_SIZE_SMALL, CONGESTION_WINDOW_SMALL),
+    where=_has_standing_queue,
+    tell=_standing_queue,
+)
+
+
+# --- line_saturated and line_shared
 
 LINE_SATURATED: Final = Problem(
     name="line_saturated",
     meaning="The line is busy at its rate most of the time: the session cannot be faster than the line.",
     condition=f"{LEAST}; no other session reads or writes over it at the same time.",
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
-    example="The line is busy at its rate of 38.3 MB/s (320 Mbit/s with headers); data waited 11.7 ms in its queue "
-    "(median).",
+    example="The line is full, at 38.3 MB/s (320 Mbit/s with headers). Packets typically wait 11.7 ms in its queue.",
     # eight reads of 256 KiB take 52 ms on the line, one of 128 KiB takes 3.3 ms; the RTT is 8 ms
     shown_by=f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",
     near_miss=f"read --block-size 128K --bytes 16M {WAN}",
     explains=Explains("transfer"),
+    accounts_for=(STANDING_QUEUE,),
+    rank="limit",
+    limited_by="the line",
     advice=(Advice("Use a faster line, or move fewer bytes.", _faster), _QUEUE),
     where=_is_transferring,
     tell=lambda case: _observe(case, is_shared=False),
@@ -98,12 +205,15 @@ LINE_SHARED: Final = Problem(
     condition=f"{LEAST}; other sessions between the same hosts, or of one host, read or write over the same line at "
     "the same time.",
     evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
-    example="The line is shared by 2 sessions (0, 1), which together fill its rate of 38.3 MB/s (320 Mbit/s with "
-    "headers); data waited 25.6 ms in its queue (median).",
+    example="2 sessions (0, 1) share the line and fill it, at 38.3 MB/s (320 Mbit/s with headers). Packets typically "
+    "wait 25.6 ms in its queue.",
     # two sessions with one target, or one
     shown_by=f"read --block-size 256K --bytes 32M --queue-depth 8 --sessions 2 {WAN}",
     near_miss=f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",
     explains=Explains("transfer"),
+    accounts_for=(STANDING_QUEUE,),
+    rank="limit",
+    limited_by="the line",
     advice=(
         Advice("Give the sessions lines of their own (other interfaces, other portals), or a faster one."),
         _QUEUE,

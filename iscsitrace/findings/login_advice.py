@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from iscsitrace.findings.finding import Advice
+from iscsitrace.findings.finding import NEXT_LOGIN, Advice
 
 _CREDENTIALS: Final = Advice(
     "Compare the CHAP names and secrets of both sides: node.session.auth.username, node.session.auth.password and "
@@ -42,7 +42,8 @@ _RESOURCES: Final = Advice(
 _KEYS: Final = Advice(
     "Set the key alike on both sides: node.conn[0].iscsi.HeaderDigest and node.conn[0].iscsi.DataDigest in "
     "open-iscsi (`CRC32C,None` accepts both), `set parameter HeaderDigest=` of the TPG in targetcli, the digest "
-    "settings of ESXi's adapter, of the Windows initiator's connection, and of the array."
+    "settings of ESXi's adapter, of the Windows initiator's connection, and of the array.",
+    touches=NEXT_LOGIN,
 )
 _SILENCE: Final = Advice(
     "Check whether the target program runs and is not overloaded: its kernel accepts connections for it. "

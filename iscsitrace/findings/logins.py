@@ -97,10 +97,9 @@ def _failed(history: History) -> Observation | None:
     fact = f"{what}: {why}"
     until_ns = max(each.last_ns for each in found) if later is None else later.last_ns
     return Observation(
-        fact,
+        " ".join(filter(None, (f"{capital(fact)}.", shown[0].details, end))),
         (frame for each in (*shown[:2], found[-1], *([later] if later else [])) for frame in each.frames),
         float(until_ns - found[0].first_ns),
-        cause=" ".join(filter(None, (f"{capital(fact)}.", shown[0].details, end))),
         spans=((found[0].first_ns, until_ns),),
         sessions=tuple(names) if later is None else tuple(sorted({*names, later.session["session"]})),
         is_final=True,

@@ -7,14 +7,14 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.findings.case import Case, Groups, is_worth
-from iscsitrace.findings.finding import Advice, Explains, Observation, Problem
+from iscsitrace.findings.finding import DATA_AT_RISK, NEXT_LOGIN, Advice, Explains, Observation, Problem
 from iscsitrace.findings.hosts import INITIATOR_THINK_TIME
 from iscsitrace.findings.thresholds import WORTH
 from iscsitrace.measure.session import frames_in
 from iscsitrace.relate.mirrors.account import WORDS, Account
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
-from iscsitrace.wording.sentences import sentence
+from iscsitrace.wording.sentences import capital
 
 _WRITES_SHOWN = 3
 
@@ -31,25 +31,24 @@ def _farthest(case: Case) -> Observation | None:
     lost_ns = min(account.farthest.alone_ns, subject.jobs_ns)
     if not is_worth(subject, lost_ns):
         return None
-    wait = f"{account.name} whose writes wait for {account.farthest.label}"
     return Observation(
-        f"{wait}: {_figures(account)}",
+        _in_words(account),
         _frames(account, case.groups.cycles),
         lost_ns,
-        severity=None if account.mirror.is_sure else "info",
-        cause=sentence(wait),
+        rank=None if account.mirror.is_sure else "note",
     )
 
 
-def _figures(account: Account) -> str:
+def _in_words(account: Account) -> str:
     far = account.farthest
     cause = f", mostly because {WORDS[far.cause]}" if far.cause else ""
-    doubt = "" if account.mirror.is_sure else f"; {account.doubt}"
+    doubt = "" if account.mirror.is_sure else f" It is a mirror, {account.doubt}."
+    writes = wording.count(account.known_count, "write")
     return (
-        f"that side (logical unit {far.lun} of {far.target}) was the last to acknowledge in {far.last_count} of "
-        f"{wording.count(account.known_count, 'write')}, and alone had writes in flight for "
-        f"{wording.time(far.alone_ns)}{cause}; the last side acknowledged {wording.time(account.skews['p50'] or 0)} "
-        f"(median) and at most {wording.time(account.skews['max'] or 0)} after the first{doubt}"
+        f"{capital(account.name)} whose writes wait for {far.label}: it acknowledged {far.last_count} of {writes} "
+        f"last, and alone had writes in flight for {wording.time(far.alone_ns)}{cause}. It acknowledged typically "
+        f"{wording.time(account.skews['p50'] or 0)} after the first side, at most "
+        f"{wording.time(account.skews['max'] or 0)}.{doubt}"
     )
 
 
@@ -73,10 +72,14 @@ MIRROR_WAITS_FOR_FARTHEST: Final = Problem(
     "extents (docs/method.md, section 9).",
     evidence="Command and status, on every side, of the three writes that waited longest. The share is the time in "
     "which only the slowest side had writes in flight.",
-    example="Sessions 0 and 1 are a mirror whose writes wait for session 1.",
+    example="Sessions 0 and 1 are a mirror whose writes wait for session 1: it acknowledged 64 of 64 writes last, and "
+    "alone had writes in flight for 2.5 s, mostly because its path is longer. It acknowledged typically 38.1 ms after "
+    "the first side, at most 38.4 ms.",
     # one side 20 ms away, or as near as the other
     shown_by="write --set mirror=yes --target-delay 1ms --target-delay 20ms --rate 320Mbit --bytes 4M --block-size 64K",
     near_miss="write --set mirror=yes --target-delay 1ms --target-delay 1ms --rate 320Mbit --bytes 4M --block-size 64K",
+    rank="limit",
+    limited_by="the farthest target of its mirror",
     # the near side is idle while it waits for the far one
     explains=Explains("initiator_think", 1),
     accounts_for=(INITIATOR_THINK_TIME,),
@@ -86,13 +89,14 @@ MIRROR_WAITS_FOR_FARTHEST: Final = Problem(
             "Let the far member lag behind: mark it write-mostly (`mdadm /dev/mdN --add --write-mostly DEVICE`, or "
             "`echo writemostly > /sys/block/mdN/md/dev-DEVICE/state`) and create a bitmap with write-behind: "
             "`mdadm --grow /dev/mdN --bitmap=none`, then `mdadm --grow /dev/mdN --bitmap=internal "
-            "--write-behind=256`. A write then completes when the other members acknowledge. Writes in flight to the "
-            "far member are lost if the host or its disk fails."
+            "--write-behind=256`. A write then completes when the other members acknowledge.",
+            touches=f"{DATA_AT_RISK}: writes in flight to the far member are lost if the host or its disk fails",
         ),
         Advice("Move the far member closer, or use a faster line to it."),
         Advice(
             "Tune the slowest side alone, by the findings of its session: mostly R2Ts (node.session.iscsi.InitialR2T "
-            "= No, node.session.iscsi.FirstBurstLength) and TCP windows."
+            "= No, node.session.iscsi.FirstBurstLength) and TCP windows.",
+            touches=NEXT_LOGIN,
         ),
     ),
     where=lambda facts: facts.only(number for each in facts.given(Groups).mirrors for number in each.mirror.sessions),

@@ -11,7 +11,7 @@ import numpy as np
 from iscsitrace.findings import statuses
 from iscsitrace.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.findings.failures import NOP_TIMEOUT
-from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.history import History
 from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.session_loss import Loss, losses
@@ -31,10 +31,12 @@ _TOLERANT: Final = (
         "until a dead connection is dropped, node.session.timeo.replacement_timeout until its commands fail. With"
         " multipath use a short replacement_timeout (5 to 15 s) and no_path_retry or queue_if_no_path; without, "
         "keep 120 s.",
+        touches=NEXT_LOGIN,
     ),
     Advice(
-        "ESXi: esxcli iscsi adapter param set (NoopOutInterval, NoopOutTimeout, RecoveryTimeout). Windows: "
-        "LinkDownTime, MaxRequestHoldTime and SrbTimeoutDelta of the iSCSI initiator.",
+        "ESXi: esxcli iscsi adapter param set (NoopOutInterval, NoopOutTimeout, RecoveryTimeout). Windows, "
+        "after a restart: LinkDownTime, MaxRequestHoldTime and SrbTimeoutDelta of the iSCSI initiator.",
+        touches=NEXT_LOGIN,
     ),
 )
 _PATH: Final = Advice(
@@ -83,10 +85,9 @@ def _outages(history: History) -> Observation | None:
         text = f"{history.label} had no I/O for {wording.time(longest.length_ns)}, {when}"
     facts = [f"{evidence.commands} waited.", *evidence.facts(), *evidence.end()]
     return Observation(
-        text,
+        " ".join((f"{capital(text)}:", *facts)),
         evidence.frames(),
         float(total_ns),
-        cause=" ".join((f"{capital(text)}:", *facts)),
         spans=tuple((each.from_ns, each.to_ns) for each in found),
         sessions=tuple(dict.fromkeys(number for each in found for number in each.sessions)),
         luns=evidence.luns,

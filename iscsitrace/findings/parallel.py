@@ -11,7 +11,7 @@ import numpy as np
 
 from iscsitrace.findings import capture
 from iscsitrace.findings.case import Case, Groups
-from iscsitrace.findings.finding import Advice, Found, Observation, Problem
+from iscsitrace.findings.finding import EVERY_VOLUME, NEXT_LOGIN, WHOLE_HOST, Advice, Found, Observation, Problem
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.session import FRAMES, frames_in
 from iscsitrace.relate.jobs.streams import Job
@@ -88,7 +88,7 @@ def _carry_unequal(facts: Facts) -> Found:
         lost[worse], is_certain[worse] = load.lost, load.job.is_certain
     is_found = (lost >= UNEVEN) & (capture.decoded_shares(facts) >= capture.COVERAGE)
     # without names, that they belong together is inferred
-    return Found(is_found, share=lost, is_note=~is_certain)
+    return Found(is_found, share=lost, ranks={"note": ~is_certain})
 
 
 def _lost_by(job: Job) -> tuple[float, float]:
@@ -146,7 +146,10 @@ UNEVEN_CONNECTIONS: Final = Problem(
     "fairness index 0.63: the last finishes 967 µs after the first, and runs alone for 4 % of the job.",
     scope="session",
     advice=(
-        Advice('Balance by load instead of round-robin: `path_selector "service-time 0"` in multipath.conf.'),
+        Advice(
+            'Balance by load instead of round-robin: `path_selector "service-time 0"` in multipath.conf.',
+            touches=EVERY_VOLUME,
+        ),
         Advice(
             "Check whether one path is longer or loses packets: `iscsitrace summary` shows RTT and retransmissions of "
             "each connection, `iscsitrace plot streams` shows the connections together."
@@ -154,9 +157,12 @@ UNEVEN_CONNECTIONS: Final = Problem(
         Advice(
             "After a loss in slow start the congestion window stays small for long: "
             "net.ipv4.tcp_congestion_control = bbr recovers faster. Let each stream take the next block instead of "
-            "a fixed part, so that the last one does not delay the job."
+            "a fixed part, so that the last one does not delay the job.",
+            touches=WHOLE_HOST,
         ),
-        Advice("Keep more commands in flight than there are connections: node.session.queue_depth."),
+        Advice(
+            "Keep more commands in flight than there are connections: node.session.queue_depth.", touches=NEXT_LOGIN
+        ),
     ),
     severity="warning",
     where=_carry_unequal,

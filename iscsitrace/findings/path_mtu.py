@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from iscsitrace.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.findings.failures import NOP_TIMEOUT
-from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.finding import INTERFACE, WHOLE_HOST, Advice, Observation, Problem
 from iscsitrace.findings.history import Blocked, History
 from iscsitrace.findings.outages import IO_OUTAGE
 from iscsitrace.findings.recipes import LAN
@@ -38,12 +38,11 @@ def _blocked(history: History) -> Observation | None:
     side = "target" if to_target else "initiator"
     size = f"{min(one.bytes for one in found):,} bytes"
     what = f"segments of {size} to the {side}" if found[0].is_retransmitted else f"{size} to the {side}"
-    text = f"{history.label}: {what} never arrived, while smaller packets did, for {wording.time(cost_ns)}"
+    text = f"{history.label}: {what} did not get through for {wording.time(cost_ns)}, smaller packets did"
     return Observation(
-        text,
+        " ".join((f"MTU problem of {text}.", "The path MTU is too small, or a hop drops long packets.", *facts)),
         [one.frame for one in found],
         float(cost_ns),
-        cause=" ".join((f"{capital(text)}: the path MTU is too small, or a hop drops long packets.", *facts)),
         spans=spans,
         is_final=any(not each.is_over for each in ends),
         points_to=_side(reports, to_target=to_target),
@@ -130,8 +129,8 @@ PATH_MTU: Final = Problem(
     "happens on a second connection to segments larger than any that arrives. Else it may be a black-out.",
     evidence="The first retransmission of each, or the small packet that passed. The cost is the time in which it was "
     "blocked, with the outages that it caused.",
-    example="Sessions 0 to 2: 15,928 bytes to the initiator never arrived, while smaller packets did, for 26.2 s: "
-    "the path MTU is too small, or a hop drops long packets. The bytes are missing before the tap on 2 "
+    example="MTU problem of sessions 0 to 2: 15,928 bytes to the initiator did not get through for 26.2 s, smaller "
+    "packets did. The path MTU is too small, or a hop drops long packets. The bytes are missing before the tap on 2 "
     "connections, and the receiver never acknowledged them. The largest segment that arrived there had 1448 "
     "bytes. Both sides announced an MSS of 1460. No ICMP message reports it.",
     # long packets only, or all
@@ -143,17 +142,17 @@ PATH_MTU: Final = Problem(
     advice=(
         Advice(
             "Find the hop: ping with DF and the full size, from both sides. Linux: ping -M do -s 8972 ADDRESS "
-            "(1472 for "
-            "an MTU of 1500); ESXi: vmkping -d -s 8972; Windows: ping -f -l 8972."
+            "(1472 for an MTU of 1500); ESXi: vmkping -d -s 8972; Windows: ping -f -l 8972."
         ),
         Advice(
             "Set the same MTU on both hosts and on every switch port, bond, VLAN and tunnel between them; jumbo frames "
-            "need all of them. Else use an MTU of 1500 on both hosts (ip link set dev DEVICE mtu 1500)."
+            "need all of them. Else use an MTU of 1500 on both hosts (ip link set dev DEVICE mtu 1500).",
+            touches=INTERFACE,
         ),
         Advice(
             "Let ICMP type 3 code 4 (ICMPv6 type 2) pass every firewall. On Linux net.ipv4.tcp_mtu_probing = 1 "
-            "finds the "
-            "size without ICMP."
+            "finds the size without ICMP.",
+            touches=WHOLE_HOST,
         ),
     ),
     where=_has_blocked,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from iscsitrace.findings.case import Case, Groups
-from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.finding import EVERY_VOLUME, Advice, Observation, Problem
 from iscsitrace.findings.parallel import UNEVEN, UNEVEN_CONNECTIONS
 from iscsitrace.findings.thresholds import WORTH_A_CHANGE
 from iscsitrace.measure.session import FRAMES, frames_in
@@ -28,12 +28,14 @@ _OUT_OF_USE: Final = ("unavailable", "offline")
 _ROUND_ROBIN: Final = Advice(
     'Use all paths of a group: `path_grouping_policy group_by_prio` and `path_selector "service-time 0"` in '
     "multipath.conf; ESXi: `esxcli storage nmp device set --psp VMW_PSP_RR`, then `esxcli storage nmp psp roundrobin "
-    "deviceconfig set --type iops --iops 1`; Windows MPIO: `mpclaim -l -m 2` (Round Robin)."
+    "deviceconfig set --type iops --iops 1`; Windows MPIO: `mpclaim -l -m 2` (Round Robin).",
+    touches=EVERY_VOLUME,
 )
 _ALUA: Final = Advice(
     "Let the initiator use the optimized paths first: `detect_prio yes` (or `prio alua`), `path_grouping_policy "
     "group_by_prio` and `failback immediate` in multipath.conf; ESXi: SATP VMW_SATP_ALUA (`esxcli storage nmp device "
-    "list`); Windows MPIO: Round Robin with Subset (`mpclaim -l -m 3`)."
+    "list`); Windows MPIO: Round Robin with Subset (`mpclaim -l -m 3`).",
+    touches=EVERY_VOLUME,
 )
 _SLOWEST: Final = Advice(
     "Check whether one path is longer or loses packets: `iscsitrace summary` shows RTT and retransmissions of each "

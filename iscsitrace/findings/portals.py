@@ -108,7 +108,7 @@ def _unreachable(history: History) -> Observation | None:
         filter(
             None,
             (
-                f"{connects[0]['initiator_address']} {cannot} reach the portal {written(*portal)}: {what}",
+                f"Initiator {connects[0]['initiator_address']} {cannot} reach the portal {written(*portal)}: {what}",
                 _reported(errors, is_ipv6=":" in portal[0]),
                 _named(history, portal),
                 _others(history, portal),
@@ -118,7 +118,7 @@ def _unreachable(history: History) -> Observation | None:
     )
     lasted_ns = worst.until_ns - worst.from_ns
     return Observation(
-        text.rstrip("."),
+        text,
         (
             history.source.once(_portals).named.get(portal),
             *errors.raw("frame")[:2].tolist(),
@@ -127,7 +127,6 @@ def _unreachable(history: History) -> Observation | None:
         float(lasted_ns),
         # a first try that is too early for a host that starts is no fault
         severity="info" if worst.worked_ns is not None and lasted_ns < SYN_SILENCE_NS else None,
-        cause=text,
         spans=((worst.from_ns, worst.until_ns),),
         is_final=worst.worked_ns is None,
         points_to=_side(connects, errors, has_other=bool(_others(history, portal))),
@@ -202,8 +201,8 @@ PORTAL_UNREACHABLE: Final = Problem(
     "the loss of a session and the next one belong to `connection_lost`. A portal that nobody tried is not reported.",
     evidence="The PDU that named the portal, the ICMP errors, and the first SYNs with the RSTs that answered them. "
     "The cost is the time from the first SYN to the connect that worked, else to the last packet.",
-    example="10.71.0.1 cannot reach the portal 10.71.0.2:3261: 1 connect (3 SYNs) from 2.12 s to 5.16 s: no answer. "
-    "SendTargets or a redirect named this portal.",
+    example="Initiator 10.71.0.1 cannot reach the portal 10.71.0.2:3261: 1 connect (3 SYNs) from 2.12 s to 5.16 s: no "
+    "answer. SendTargets or a redirect named this portal.",
     severity="error",
     rank="failure",
     advice=(

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.findings import statuses
-from iscsitrace.findings.finding import LEAST_SHARE, Advice, Observation, Problem
+from iscsitrace.findings.finding import LEAST_SHARE, NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.history import History
 from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.statuses import RETRY_NS, Statuses, StatusGroup, outcome
@@ -41,7 +41,8 @@ def _frames(groups: Sequence[StatusGroup]) -> list[int | None]:
 
 
 def _advice(*of: StatusClass) -> tuple[Advice, ...]:
-    return tuple(Advice(text) for each in of for text in each.advice)
+    # a node record is read at the login
+    return tuple(Advice(text, touches=NEXT_LOGIN if "node." in text else "") for each in of for text in each.advice)
 
 
 # --- reservation_conflict
@@ -63,12 +64,11 @@ def _conflicts(history: History) -> Observation | None:
     holder, side = _holder(history, first)
     facts = [f"{capital(text)}.", *_served(found, groups), holder]
     return Observation(
-        text,
+        " ".join(facts),
         _frames(groups),
         float(result.cost_ns),
         # what cannot be read or written is an I/O error: initiators do not retry it
         severity="error" if len(rows) else "info",
-        cause=" ".join(facts),
         spans=result.spans,
         luns=_luns(groups),
         is_final=bool(len(rows)),
@@ -166,11 +166,10 @@ def _busy(history: History) -> Observation | None:
     ]
     is_often = any(len(each.rows) >= _OFTEN * len(each.same) for each in groups[:_NAMED])
     return Observation(
-        text,
+        " ".join(facts),
         _frames(groups),
         float(result.cost_ns),
         severity="warning" if is_often else "info",
-        cause=" ".join(facts),
         spans=result.spans,
         luns=_luns(groups),
         is_final=is_often,
@@ -225,11 +224,10 @@ def _miscompares(history: History) -> Observation | None:
     else:
         facts.append("Each was followed by a success: hosts contend for a lock.")
     return Observation(
-        text,
+        " ".join(facts),
         _frames(groups),
         None if lost else float(result.cost_ns),
         severity="warning" if lost or unanswered else "info",
-        cause=" ".join(facts),
         spans=result.spans,
         luns=_luns(groups),
         is_final=bool(lost or unanswered),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iscsitrace.findings.connection_loss import CONNECTION_LOST
-from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.login_attempts import attempts
 from iscsitrace.findings.outages import IO_OUTAGE
@@ -109,10 +109,9 @@ def _seen(history: History, found: Sequence[Takeover]) -> Observation:
         f"{wording.time(cost_ns)} in all."
     )
     return Observation(
-        text.rstrip("."),
+        text,
         [frame for each in found for frame in (each.frame, each.loss.end.frame if each.loss.end else None)],
         float(cost_ns),
-        cause=text,
         spans=spans,
         sessions=history.sessions,
         is_final=True,
@@ -145,10 +144,9 @@ def _suspected(history: History) -> Observation | None:
         "capture at the target shows the other one."
     )
     return Observation(
-        text.rstrip("."),
+        capital(text),
         [loss.end.frame for loss, _, _ in found if loss.end],
         float(cost_ns),
-        cause=capital(text),
         spans=spans,
         sessions=history.sessions,
         severity="warning",
@@ -184,7 +182,8 @@ DUPLICATE_INITIATOR: Final = Problem(
         Advice(
             "Give each host a name of its own: cloned machines share `/etc/iscsi/initiatorname.iscsi` (make a new "
             "one with `iscsi-iname`, restart iscsid, and correct the ACL); `esxcli iscsi adapter set --name` on "
-            "ESXi, `iscsicli NodeName` or the initiator's properties on Windows."
+            "ESXi, `iscsicli NodeName` or the initiator's properties on Windows.",
+            touches=NEXT_LOGIN,
         ),
         Advice(
             "Behind one name, give each interface or process its own ISID: separate ifaces in open-iscsi; in libiscsi "

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.findings.case import Case
-from iscsitrace.findings.finding import Advice, Explains, Observation, Problem
+from iscsitrace.findings.finding import WHOLE_HOST, Advice, Explains, Observation, Problem
 from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.measure.facts import Facts
@@ -88,15 +88,14 @@ def _reordered(case: Case) -> Observation | None:
         parts = [f"the path to the {way} reorders packets beyond the {tap}"]
     if count:
         again = wording.count(repeated, "packet")
-        parts.append(f"TCP retransmitted {again} for nothing, and took that for a loss {_times(count)}")
+        parts.append(f"TCP retransmitted {again} without need, and slowed down {_times(count)} because of them")
     else:
-        parts.append("TCP retransmitted nothing for it")
+        parts.append("TCP retransmitted nothing because of it")
     longest = np.flatnonzero(is_needless)[:3]
     return Observation(
-        "; ".join(parts),
+        ". ".join(part[:1].upper() + part[1:] for part in parts) + ".",
         frames_in(recoveries, longest, "frame_first", "frame_last") if count else subject.evidence(waits),
         waits.total_ns,
-        cause=". ".join(part[:1].upper() + part[1:] for part in parts) + ".",
     )
 
 
@@ -120,7 +119,7 @@ REORDERING: Final = Problem(
     evidence="First and last frames of needless recoveries. The share is the time spent waiting for a congestion "
     "window whose last reduction was needless.",
     example="The path reorders packets: 575 of 11,603 to the initiator arrived out of order, at most 3.0 ms late. "
-    "TCP retransmitted 4 packets for nothing, and took that for a loss once.",
+    "TCP retransmitted 4 packets without need, and slowed down once because of them.",
     # one packet in twenty 3 ms late, or lost
     shown_by=f"read --block-size 256K --bytes 16M --queue-depth 4 --set reorder=5%,3ms {WAN}",
     near_miss=f"read --block-size 256K --bytes 16M --queue-depth 4 --set to-initiator-loss=1% {WAN}",
@@ -133,7 +132,8 @@ REORDERING: Final = Problem(
         ),
         Advice(
             "On the sender keep net.ipv4.tcp_sack, tcp_dsack and tcp_timestamps at 1, so that Linux undoes needless "
-            "reductions, and let net.ipv4.tcp_max_reordering be 300 or more."
+            "reductions, and let net.ipv4.tcp_max_reordering be 300 or more.",
+            touches=WHOLE_HOST,
         ),
     ),
     where=_may_be_reordered,

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.findings.case import Case, is_worth
-from iscsitrace.findings.finding import Advice, Explains, Observation, Problem
+from iscsitrace.findings.finding import DATA_AT_RISK, EVERY_INITIATOR, Advice, Explains, Observation, Problem
 from iscsitrace.findings.hosts import HEALTHY_NS, SLOW_TARGET, has_commands
 from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.statuses import spoken
@@ -46,11 +46,11 @@ class _Timed:
         return _Timed(self.rows[which], self.starts[which], self.answers[which], self.ends[which])
 
     def in_words(self) -> str:
-        """``614.0 ms (median of 8), at most 651.0 ms``."""
+        """``typically took 614.0 ms, at most 651.0 ms``."""
         median, most = float(np.median(self.latency_ns)), float(self.latency_ns.max())
         if len(self.rows) == 1:
-            return wording.time(most)
-        return f"{wording.time(median)} (median of {len(self.rows)}), at most {wording.time(most)}"
+            return f"took {wording.time(most)}"
+        return f"typically took {wording.time(median)}, at most {wording.time(most)}"
 
 
 def _timed(subject: Session) -> _Timed:
@@ -88,6 +88,8 @@ class _SlowOperation:
     """Latencies of the reads and writes that came in the meantime, and waited."""
     lost_ns: int
     """Time in which they were in flight and nothing was served."""
+    has_others: bool
+    """Whether there are reads or writes."""
     is_flush: bool
 
 
@@ -97,43 +99,46 @@ def _is_other(cycles: Table) -> Array:
     return _is_good(cycles) & is_timed & ~_is_io(cycles)
 
 
-def _operation(case: Case) -> Observation | None:
-    subject = case.subject
-    timed = case.once(_timed)
+def _slowest(subject: Session) -> _SlowOperation | None:
+    """The slow operation that costs most."""
+    timed = _timed(subject)
     codes = subject.cycles.raw("operation")[timed.rows]
     is_io = subject.cycles.each(_is_io)[timed.rows]
-    if is_io.all():
-        return None
     found = [
         each for code in np.unique(codes[~is_io]).tolist() if (each := _slow(subject, timed, codes == code, is_io))
     ]
-    if not found:
+    return max(found, key=lambda each: each.lost_ns, default=None)
+
+
+def _operation(case: Case) -> Observation | None:
+    subject = case.subject
+    worst = case.once(_slowest)
+    if worst is None:
         return None
-    worst = max(found, key=lambda each: each.lost_ns)
     luns = np.unique(subject.cycles.raw("lun")[worst.own.rows]).tolist()
-    beside = ""
+    facts = [f"{worst.name} {worst.own.in_words()}."]
     if worst.others_ns is not None:
-        beside = f"; reads and writes take {wording.time(worst.others_ns)} (median)"
-    text = f"{worst.name} takes {worst.own.in_words()}{beside}"
-    facts = [f"{text}."]
-    if len(worst.held):
-        count = wording.count(len(worst.held), "read or write", "reads and writes")
-        facts.append(f"{count} that came in the meantime took up to {wording.time(float(worst.held.max()))}.")
-    elif len(timed.rows[is_io]):
-        facts.append("It held up no reads or writes.")
+        facts.append(f"Reads and writes typically took {wording.time(worst.others_ns)}, and {_held(worst)}.")
+    elif worst.has_others:
+        facts.append(f"Of reads and writes {_held(worst)}.")
     # a flush is no busy time: its share is of both
     whole_ns = subject.jobs_ns + (subject.budget.uses_ns["flush"] if subject.budget and worst.is_flush else 0)
     share = min(1.0, worst.lost_ns / whole_ns) if whole_ns else 0.0
     slowest = np.argsort(-worst.own.latency_ns, kind="stable")[:3]
     return Observation(
-        text,
+        " ".join(facts),
         subject.frames_of(worst.own.rows[slowest]),
         None if worst.is_flush else float(worst.lost_ns),
         share=share,
         severity="warning" if share >= WARNING else "info",
-        cause=" ".join(facts),
         luns=tuple(luns),
     )
+
+
+def _held(worst: _SlowOperation) -> str:
+    if not len(worst.held):
+        return "none had to wait for it"
+    return f"{len(worst.held)} that came in the meantime took up to {wording.time(float(worst.held.max()))}"
 
 
 def _slow(subject: Session, timed: _Timed, which: Array, is_io: Array) -> _SlowOperation | None:
@@ -167,7 +172,16 @@ def _slow(subject: Session, timed: _Timed, which: Array, is_io: Array) -> _SlowO
     name = spoken(subject.cycles.select(own.rows[:1])["operation"][0])
     held_ns = max(SLOW_NS, CONTRAST * least_ns)
     held = beside[beside >= (min(held_ns, (others_ns or 0) + median / 2) if is_stalling else held_ns)]
-    return _SlowOperation(name, own, others_ns, held, lost_ns, is_flush)
+    return _SlowOperation(name, own, others_ns, held, lost_ns, len(io.rows) > 0, is_flush)
+
+
+def _is_flush(case: Case) -> bool:
+    worst = case.once(_slowest)
+    return worst is not None and worst.is_flush
+
+
+def _is_no_flush(case: Case) -> bool:
+    return not _is_flush(case)
 
 
 SLOW_OPERATION: Final = Problem(
@@ -180,21 +194,29 @@ SLOW_OPERATION: Final = Problem(
     "Reads against writes are compared by slow_target.",
     evidence="The three slowest such commands. The share is the time in which they were in flight and the target "
     "served nothing; a SYNCHRONIZE CACHE counts as long as it takes.",
-    example="UNMAP takes 902.1 ms (median of 3), at most 908.6 ms; reads and writes take 8.9 ms (median). It held up "
-    "no reads or writes.",
+    example="UNMAP typically took 902.1 ms, at most 908.6 ms. Reads and writes typically took 8.9 ms, and none had to "
+    "wait for it.",
     shown_by=f"read {LAN} --think-time 20ms --fault slow-unmap,by=900ms,count=3",
     near_miss=f"read {LAN} --think-time 20ms --fault slow-unmap,by=20ms,count=3",
-    explains=Explains("target_service", 2),
+    explains=Explains("target_service", 3),
     advice=(
         Advice(
             "Move the operation to quiet hours, or make it smaller. UNMAP: fstrim by timer instead of the mount option "
             "discard, /sys/block/DEVICE/queue/discard_max_bytes. ESXi: esxcli storage vmfs reclaim config set. "
-            "Windows: fsutil behavior set DisableDeleteNotify 1."
+            "Windows: fsutil behavior set DisableDeleteNotify 1.",
+            only_if=_is_no_flush,
         ),
         Advice(
             "Check how the target runs it: LIO runs UNMAP and WRITE SAME in the thread that receives the connection, "
-            "so that reads wait; emulate_tpu and emulate_tpws switch them off. SYNCHRONIZE CACHE waits for the medium: "
-            "a protected write cache (emulate_write_cache=0) makes it short."
+            "so that reads wait; emulate_tpu and emulate_tpws switch them off.",
+            only_if=_is_no_flush,
+            touches=EVERY_INITIATOR,
+        ),
+        Advice(
+            "SYNCHRONIZE CACHE waits for the medium. Behind a write cache with a battery the target need not flush: "
+            "emulate_write_cache=0 on LIO.",
+            only_if=_is_flush,
+            touches=f"{DATA_AT_RISK}: without a protected cache a power failure loses writes",
         ),
     ),
     where=lambda facts: facts.count("cycles", _is_other) > 0,
@@ -246,12 +268,9 @@ def _lun(case: Case) -> Observation | None:
     if not is_worth(subject, lost_ns):
         return None
     lun = int(luns[slowest])
-    text = f"LUN {lun} takes {slow.in_words()}; the other LUNs take {wording.time(others_ns)} (median of "
-    text += f"{int(others.sum())} reads and writes)"
+    text = f"LUN {lun} {slow.in_words()}. The other LUNs typically took {wording.time(others_ns)}."
     first = np.argsort(-slow.latency_ns, kind="stable")[:3]
-    return Observation(
-        text, subject.frames_of(slow.rows[first]), lost_ns, cause=f"{text}.", luns=(lun,), sessions=case.sessions
-    )
+    return Observation(text, subject.frames_of(slow.rows[first]), lost_ns, luns=(lun,), sessions=case.sessions)
 
 
 SLOW_LUN: Final = Problem(
@@ -262,9 +281,8 @@ SLOW_LUN: Final = Problem(
     f"its commands takes {WORTH}.",
     evidence="The three slowest commands of the LUN. The share is the service time of its commands with every command "
     "in flight stalled.",
-    example="LUN 1 takes 21.0 ms (median of 20), at most 21.0 ms; the other LUNs take 2.0 ms (median of 20 reads and "
-    "writes).",
-    explains=Explains("target_service", 3, WORTH_A_CHANGE),
+    example="LUN 1 typically took 21.0 ms, at most 21.0 ms. The other LUNs typically took 2.0 ms.",
+    explains=Explains("target_service", 4, WORTH_A_CHANGE),
     advice=(
         Advice(
             "Check the storage behind this LUN on the target: its disks, pool, snapshots, rebuild or tier (iostat -x). "

@@ -201,10 +201,9 @@ def _timeouts(history: History) -> Observation | None:
     frames = [row["command_frame"] for row in stuck.select(slice(0, 3)).rows(("command_frame",))]
     frames += [each.row[name] for each in worst.requests for name in ("request_frame", "response_frame")]
     return Observation(
-        text,
+        " ".join(facts),
         frames,
         float(sum(each.cost_ns for each in found)),
-        cause=" ".join(facts),
         spans=tuple((each.from_ns, each.until_ns) for each in found),
         luns=luns,
         is_final=not worst.is_over,

@@ -19,6 +19,9 @@ it costs more than the recovery shows."""
 WARNING: Final = 0.20
 """Share of the busy time from which a finding is a warning instead of a note: users notice this much."""
 
+LIMIT: Final = 1 / 3
+"""Share of the I/O time from which a limit is the limit of a session: below it is one of several waits."""
+
 CONTRAST: Final = 5
 """Least factor between medians of latency for one operation or LUN to be slow beside the others: beyond what sizes and
 caches make of the same storage."""

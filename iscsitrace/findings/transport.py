@@ -11,8 +11,19 @@ import numpy as np
 
 from iscsitrace.findings import ack_loss
 from iscsitrace.findings.case import Case, is_worth
-from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, SHARE_PATH, more_connections
-from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
+from iscsitrace.findings.concurrency import SHARE_PATH, issues_in_parallel, more_connections
+from iscsitrace.findings.finding import (
+    LEAST_COST_NS,
+    NEXT_LOGIN,
+    WHOLE_HOST,
+    Advice,
+    Basis,
+    Explains,
+    Found,
+    Observation,
+    Problem,
+    Rank,
+)
 from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import Change
@@ -35,12 +46,12 @@ def _sender(row: dict[str, Any]) -> str:
 
 
 def _capacity(subject: Session, row: dict[str, Any]) -> str:
-    """``; the bandwidth-delay product is 390 KiB (40.0 MB/s x 10.0 ms)``, where both are known."""
+    """`` The bandwidth-delay product is 390 KiB (40.0 MB/s x 10.0 ms).``, where both are known."""
     found, path_ns = line.of_sender(row), subject.path_ns
     if not found or not path_ns:
         return ""
     product = wording.about(found.bytes_per_s * path_ns / 1e9)
-    return f"; the bandwidth-delay product is {product} ({wording.rate(found.bytes_per_s)} x {wording.time(path_ns)})"
+    return f" The bandwidth-delay product is {product} ({wording.rate(found.bytes_per_s)} x {wording.time(path_ns)})."
 
 
 def _held(facts: Facts, part: str, weight: str) -> Array:
@@ -89,14 +100,12 @@ def _window_small(case: Case) -> Observation:
     size = wording.about(row["rwnd_max_bytes"] or 0)
     if row["is_window_scale_inferred"]:
         text = (
-            f"the {_receiver(row)}'s receive window was full; it is at most {size}: the window scale was not captured, "
-            "but the sender stopped at that size again and again"
+            f"The {_receiver(row)}'s TCP receive window was full for {wording.time(waits.total_ns)}. Its scale was not "
+            f"captured, but the {_sender(row)} stopped at {size} again and again."
         )
     else:
-        text = (
-            f"the {_receiver(row)}'s receive window held the {_sender(row)} for {wording.time(waits.total_ns)}; "
-            f"it is at most {size}{_capacity(subject, row)}"
-        )
+        full = f"The {_receiver(row)}'s TCP receive window ({size}) was full for {wording.time(waits.total_ns)}."
+        text = full + _capacity(subject, row)
     return Observation(text, subject.evidence(waits))
 
 
@@ -128,23 +137,29 @@ RECEIVE_WINDOW_SMALL: Final = Problem(
     "product (line rate times RTT).",
     condition=f"`receive_window` takes {WORTH}, and the window never shrank below a segment (or its scale is unknown).",
     evidence="The first packets after the three longest waits. The share is the time waited.",
-    example="The initiator's receive window held the target for 2.1 s; it is at most 128 KiB.",
+    example="The initiator's TCP receive window (128 KiB) was full for 2.1 s.",
     # the bandwidth-delay product is 320 KB
     shown_by=f"read --block-size 1M --bytes 32M --queue-depth 4 --set receive-buffer=128K {WAN}",
     near_miss=f"read --block-size 1M --bytes 32M --queue-depth 4 --set receive-buffer=2M {WAN}",
     explains=Explains("receive_window", least=WORTH_A_CHANGE),
     advice=(
         Advice(
-            "On the receiver (for reads: the initiator) set net.core.rmem_max and the third value of net.ipv4.tcp_rmem "
-            "to twice the bandwidth-delay product; the kernel's overhead uses part of the buffer.",
+            "On the receiver (for reads: the initiator) raise net.core.rmem_max and the third value of "
+            "net.ipv4.tcp_rmem to four times the bandwidth-delay product; the kernel uses part of the buffer itself.",
             _larger_window,
+            touches=WHOLE_HOST,
         ),
         Advice(
-            "In open-iscsi node.conn[0].tcp.window_size sets the socket buffers, limited by net.core.rmem_max, and "
-            "disables the kernel's autotuning: raise both, then log in again."
+            "open-iscsi fixes the buffer at node.conn[0].tcp.window_size, up to net.core.rmem_max: raise both.",
+            touches=NEXT_LOGIN,
         ),
-        Advice("On the sender set net.ipv4.tcp_wmem and net.core.wmem_max to at least the same size."),
-        Advice(SHARE_PATH, _windows_of_more_connections, is_tried_first=True),
+        Advice(
+            SHARE_PATH,
+            _windows_of_more_connections,
+            is_tried_first=True,
+            only_if=issues_in_parallel,
+            touches=NEXT_LOGIN,
+        ),
     ),
     where=_has_small_window,
     tell=_window_small,
@@ -155,7 +170,7 @@ def _stalled(case: Case) -> Observation:
     subject = case.subject
     row = _row(subject, _behind_the_receiver)
     return Observation(
-        f"the {_receiver(row)}'s receive window shrank to {row['rwnd_min_bytes']} bytes: it reads its socket late",
+        f"The {_receiver(row)} read its socket late: its TCP receive window shrank to {row['rwnd_min_bytes']} bytes.",
         subject.evidence(subject.stretches("receive_window")),
     )
 
@@ -165,7 +180,7 @@ RECEIVER_STALLED: Final = Problem(
     meaning="The receiver's TCP window closes: its program reads the socket late.",
     condition=f"`receive_window` takes {WORTH}, and the advertised window shrank below a full segment.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
-    example="The initiator's receive window shrank to 56 bytes: it reads its socket late.",
+    example="The initiator read its socket late: its TCP receive window shrank to 56 bytes.",
     # an initiator that reads its socket 40 ms late, or at once; without SACK no probe looks like a loss meanwhile
     shown_by=f"read --block-size 1M --bytes 16M --queue-depth 4 --set receive-buffer=256K --set sack=no {WAN} "
     "--set initiator-host-delay=40ms",
@@ -194,7 +209,16 @@ def _limited_after_restarts(facts: Facts, *, is_restarting: bool) -> Found:
     """Where the sender that waited restarted often after idle periods, or where it did not."""
     rows = facts.once(_limited)
     is_often = np.append(facts.table("senders").raw("restart_after_idle_count") >= RESTARTS, False)[rows]
-    return Found((rows >= 0) & (is_often == is_restarting), facts.part_ns("congestion_window"))
+    # without losses slow start or a small send buffer: nothing is wrong that the packets show
+    ranks: dict[Rank, Array] = {} if is_restarting else {"limit": ~facts.once(_senders_lose)[rows]}
+    return Found((rows >= 0) & (is_often == is_restarting), facts.part_ns("congestion_window"), ranks)
+
+
+def _senders_lose(facts: Facts) -> Array:
+    """Whether each sender lost data, by its row of ``senders``; and False for none."""
+    senders, lost = facts.table("senders"), losses(facts.table("recoveries"))
+    own, of_losses = (2 * each.raw("connection").astype(np.int64) + each.raw("to_target") for each in (senders, lost))
+    return np.append(np.isin(own, of_losses), False)
 
 
 def _restarts(case: Case) -> Observation:
@@ -202,7 +226,7 @@ def _restarts(case: Case) -> Observation:
     row = _row(subject, _limited)
     times = row["restart_after_idle_count"]
     return Observation(
-        f"the {_sender(row)}'s TCP went back to slow start {times} times after idle periods",
+        f"The {_sender(row)}'s TCP went back to slow start {times} times after idle periods.",
         subject.evidence(subject.stretches("congestion_window")),
     )
 
@@ -229,14 +253,18 @@ RESTART_AFTER_IDLE: Final = Problem(
     "100ms --rate 320Mbit",
     explains=Explains("congestion_window", least=WORTH_A_CHANGE),
     advice=(
-        Advice("On the sender (for reads: the target) set net.ipv4.tcp_slow_start_after_idle = 0.", _no_slow_start),
-        Advice(RAISE_QUEUE_DEPTH),
+        Advice(
+            "On the sender (for reads: the target) set net.ipv4.tcp_slow_start_after_idle = 0.",
+            _no_slow_start,
+            touches=WHOLE_HOST,
+        ),
     ),
     where=partial(_limited_after_restarts, is_restarting=True),
     tell=_restarts,
 )
 
 
+_SENDER: Final = ("connection", "to_target")
 CONTROLS: Final = {"reno": "Reno", "cubic": "CUBIC"}
 
 
@@ -247,20 +275,50 @@ def _congestion_window_small(case: Case) -> Observation:
     of_sender = (recoveries["connection"] == row["connection"]) & (recoveries["to_target"] == row["to_target"])
     lost = int(of_sender.sum())
     control = row["congestion_control"]
-    named = f", after which it reduced its window as {CONTROLS[control]} does" if lost and control else ""
-    facts = f"with {wording.count(lost, 'loss', 'losses')}{named}{_capacity(subject, row)}"
-    if not lost:
-        facts += "; without losses a full send buffer may look the same"
-    return Observation(
-        f"the {_sender(row)} was cwnd-limited, {facts}",
-        subject.evidence(subject.stretches("congestion_window")),
-        cause=f"The sender is the {_sender(row)}, {facts}.",
-    )
+    named = f" ({CONTROLS[control]})" if control else ""
+    if lost:
+        text = f"The {_sender(row)}'s packets were lost {_times(lost)}, and its TCP{named} slowed down."
+        text += _capacity(subject, row)
+    else:
+        text = (
+            f"The {_sender(row)} waited for ACKs although the receive window had room and no packet was lost. This is "
+            "TCP slow start or a small send buffer: the capture cannot tell them apart."
+        )
+    return Observation(text, subject.evidence(subject.stretches("congestion_window")))
 
 
 def loses_packets(case: Case) -> bool:
     """Whether data was lost."""
     return len(losses(case.subject.tables["recoveries"])) > 0
+
+
+def _sender_loses(case: Case) -> bool:
+    """Whether data of the sender that waited was lost."""
+    facts = case.subject.facts
+    return bool(facts.once(_senders_lose)[case.subject.fact(_limited)])
+
+
+FIX_LOSSES: Final = (
+    "Fix the packet loss first: look for errors and drops on both interfaces (ethtool -S, ip -s link) and on the "
+    "switch ports between them."
+)
+
+
+def _slows_down_at_losses(case: Case) -> bool:
+    """Whether a sender that lost data was seen to reduce its window at each loss."""
+    lost = {(row["connection"], row["to_target"]) for row in losses(case.subject.tables["recoveries"]).rows(_SENDER)}
+    return any(
+        row["congestion_control"] in CONTROLS and tuple(row[name] for name in _SENDER) in lost
+        for row in case.subject.senders
+    )
+
+
+_TOLERATE_LOSSES: Final = Advice(
+    "If the losses stay, set net.ipv4.tcp_congestion_control = bbr on the sender: cubic and reno slow down at each "
+    "loss.",
+    only_if=_slows_down_at_losses,
+    touches=WHOLE_HOST,
+)
 
 
 def _has_loss(basis: Basis) -> bool:
@@ -290,16 +348,16 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     "smaller than the bandwidth-delay product, in slow start or after losses.",
     condition=f"`congestion_window` takes {WORTH}, with fewer than {RESTARTS} restarts after idle periods.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
-    example="The sender is the target, with 205 losses, after which it reduced its window as Reno does.",
+    example="The target's packets were lost 205 times, and its TCP (Reno) slowed down.",
     # Reno that loses one packet in a hundred, or none; slow start takes 30 ms of either
     shown_by=f"read --block-size 256K --bytes 32M --queue-depth 8 --loss 1% --congestion-control reno {WAN}",
     near_miss=f"read --block-size 256K --bytes 32M --queue-depth 8 --congestion-control reno {WAN}",
+    limited_by="TCP",
     explains=Explains("congestion_window", least=WORTH_A_CHANGE),
     advice=(
-        Advice("Fix the losses first (finding loss): they keep the window small.", _no_losses, only_if=loses_packets),
-        Advice("On the sender set net.ipv4.tcp_congestion_control to cubic or bbr; reno is slow at a long RTT."),
-        Advice(SHARE_PATH, _losses_of_more_connections),
-        Advice("Keep sessions logged in: a new connection starts with a small window."),
+        Advice(FIX_LOSSES, _no_losses, only_if=_sender_loses),
+        _TOLERATE_LOSSES,
+        Advice(SHARE_PATH, _losses_of_more_connections, only_if=issues_in_parallel, touches=NEXT_LOGIN),
     ),
     where=partial(_limited_after_restarts, is_restarting=False),
     tell=_congestion_window_small,
@@ -317,8 +375,9 @@ def _send_buffer(case: Case) -> Observation:
     subject = case.subject
     row = _row(subject, _behind_its_buffer)
     return Observation(
-        f"the {_sender(row)} was send-buffer-limited: its bytes in flight stopped at the same level, at most "
-        f"{wording.about(row['owin_max_bytes'])}, without losses, below the receive window{_capacity(subject, row)}",
+        f"The {_sender(row)}'s send buffer was full: its bytes in flight stopped at "
+        f"{wording.about(row['owin_max_bytes'])}, without losses and below the receive window."
+        + _capacity(subject, row),
         subject.evidence(subject.stretches("send_buffer")),
     )
 
@@ -329,18 +388,19 @@ SEND_BUFFER_SMALL: Final = Problem(
     "buffer of its socket is full. A congestion window would have grown (BBR's, which does not, looks the same).",
     condition=f"`send_buffer` takes {WORTH}.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
-    example="The target was send-buffer-limited: its bytes in flight stopped at the same level, at most 128 KiB, "
-    "without losses, below the receive window; the bandwidth-delay product is 299 KiB (38.3 MB/s x 8.0 ms).",
+    example="The target's send buffer was full: its bytes in flight stopped at 128 KiB, without losses and below the "
+    "receive window. The bandwidth-delay product is 299 KiB (38.3 MB/s x 8.0 ms).",
     # what fits into 128 KiB, or 6 MiB
     shown_by=f"read --block-size 1M --bytes 32M --queue-depth 4 --set send-buffer=128K {WAN}",
     near_miss=f"read --block-size 1M --bytes 32M --queue-depth 4 {WAN}",
     explains=Explains("send_buffer", least=WORTH_A_CHANGE),
     advice=(
         Advice(
-            "On the sender (for reads: the target) set the third value of net.ipv4.tcp_wmem and net.core.wmem_max to "
-            "twice the bandwidth-delay product, and remove a fixed SO_SNDBUF of the target or initiator.",
+            "On the sender (for reads: the target) raise the third value of net.ipv4.tcp_wmem and net.core.wmem_max "
+            "to twice the bandwidth-delay product.",
+            touches=WHOLE_HOST,
         ),
-        Advice(SHARE_PATH),
+        Advice("Remove a fixed SO_SNDBUF from the configuration of the sender.", touches=NEXT_LOGIN),
     ),
     where=lambda facts: Found(facts.once(_behind_its_buffer) >= 0, facts.part_ns("send_buffer")),
     tell=_send_buffer,
@@ -368,13 +428,24 @@ def _loss(case: Case) -> Observation | None:
     sides = ["target" if each else "initiator" for each in np.unique(recoveries.raw("to_target")).tolist()]
     packets = sum(row[f"packets_to_{side}"] for row in subject.connections for side in sides)
     share = wording.percent(resent / packets if packets else 0)
+    noticed = f", {_times(timeouts)} noticed only by a retransmission time-out" if timeouts else ""
+    most_ns = min(float(lengths.max(initial=0)), lost_ns)
     text = (
-        f"{wording.count(len(recoveries), 'loss', 'losses')} to the {' and the '.join(sides)} "
-        f"({wording.count(resent, 'retransmission')}, {share} of the packets) cost {wording.time(lost_ns)}; "
-        f"the longest recovery took {wording.time(float(lengths.max(initial=0)))}, with "
-        f"{wording.count(timeouts, 'retransmission timeout')}"
+        f"I/O waited {wording.time(lost_ns)} for retransmissions, at most {wording.time(most_ns)} at a time. "
+        f"Packets to the {' and the '.join(sides)} were lost {_times(len(recoveries))} ({share} of the packets were "
+        f"retransmitted){noticed}."
     )
-    return Observation(text, frames_in(recoveries, longest, "frame_first", "frame_last"), lost_ns)
+    is_noticed = is_worth(subject, lost_ns) or lost_ns >= LEAST_COST_NS
+    frames = frames_in(recoveries, longest, "frame_first", "frame_last")
+    return Observation(text, frames, lost_ns, severity="warning" if is_noticed else None)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _has_timeouts(case: Case) -> bool:
+    return "timeout" in losses(case.subject.tables["recoveries"])["cause"].tolist()
 
 
 LOSS: Final = Problem(
@@ -383,26 +454,20 @@ LOSS: Final = Problem(
     condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the busy time, without recoveries of "
     "finding `ack_loss`.",
     evidence="First and last frame of the longest recoveries. The share is the time that the losses cost.",
-    example="46 losses to the initiator (48 retransmissions, 0.83 % of the packets) cost 725.6 ms; the longest "
-    "recovery took 25.0 ms, with 0 retransmission timeouts.",
+    example="I/O waited 725.6 ms for retransmissions, at most 25.0 ms at a time. Packets to the initiator were lost 46 "
+    "times (0.83 % of the packets were retransmitted).",
     # lost, or only late
     shown_by=f"read --block-size 128K --bytes 8M --queue-depth 4 --set to-initiator-loss=1% {WAN}",
     near_miss=f"read --block-size 128K --bytes 8M --queue-depth 4 --set reorder=1%,0.2ms {WAN}",
     explains=Explains("loss_recovery", least=LOSS_SHARE),
     advice=(
+        Advice(FIX_LOSSES, _no_losses),
         Advice(
-            "Find where packets are lost: errors and drops of both interfaces (ethtool -S, ip -s link), switch ports, "
-            "flow control, duplex.",
-            _no_losses,
+            "Keep net.ipv4.tcp_sack = 1 on both sides: without SACK TCP waits for time-outs.",
+            only_if=_has_timeouts,
+            touches=WHOLE_HOST,
         ),
-        Advice(
-            "Avoid retransmission timeouts, which cost most: net.ipv4.tcp_sack = 1 on both sides, and enough data in "
-            "flight for fast retransmit."
-        ),
-        Advice(
-            "On the sender set net.ipv4.tcp_congestion_control to bbr: it tolerates random loss, cubic and reno do not."
-        ),
-        Advice(SHARE_PATH, _losses_of_more_connections),
+        _TOLERATE_LOSSES,
     ),
     tell=_loss,
 )

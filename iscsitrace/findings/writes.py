@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.findings.case import Case
-from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depth
-from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
+from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, issues_in_parallel, next_queue_depth
+from iscsitrace.findings.distance import NEAR_NS
+from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Basis, Explains, Found, Observation, Problem, Rank
 from iscsitrace.findings.recipes import R2T_ONLY, WAN, WRITES
 from iscsitrace.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import OF_R2TS, Change
 from iscsitrace.fit.situation import Situation
 from iscsitrace.measure import all_waits, by_subject
-from iscsitrace.measure.facts import Facts, rtt_ns
+from iscsitrace.measure.facts import Facts, path_ns, rtt_ns
 from iscsitrace.measure.session import Session, frames_in
 from iscsitrace.measure.workload import MIN_TASKS, MOST
 from iscsitrace.tables.nulls import known
@@ -102,7 +103,8 @@ def _claimed(facts: Facts, place: Array, starts: Array, ends: Array, part: str) 
         return Found(may_be, np.zeros(len(facts)))
     waits = all_waits.of_parts(facts, part)
     cost_ns = all_waits.claimed_ns(facts, waits, place, starts, ends)
-    return Found(may_be & (facts.share(cost_ns) >= WORTH_A_CHANGE), cost_ns)
+    ranks: dict[Rank, Array] = {"note": facts.once(path_ns) < NEAR_NS} if part == "propagation" else {}
+    return Found(may_be & (facts.share(cost_ns) >= WORTH_A_CHANGE), cost_ns, ranks)
 
 
 def _further(facts: Facts) -> Found:
@@ -119,8 +121,8 @@ def _rounds(case: Case) -> Observation | None:
     bursts = grants.table.raw("desired_data_transfer_length")[further]
     size = int(subject.cycles.raw("bytes")[most])
     return Observation(
-        f"a {wording.size(size)} write needs {per_task[most]} R2Ts, one after another, for bursts of "
-        f"{wording.size(int(np.median(bursts)))}{_negotiated(subject, 'MaxBurstLength', 'MaxOutstandingR2T')}",
+        f"A {wording.size(size)} write needs {per_task[most]} R2Ts, one after another, for bursts of "
+        f"{wording.size(int(np.median(bursts)))}{_negotiated(subject, 'MaxBurstLength', 'MaxOutstandingR2T')}.",
         frames_in(grants.table, np.flatnonzero(grants.row == most), "r2t_frame", "data_last_frame"),
     )
 
@@ -149,19 +151,23 @@ R2T_ROUNDS: Final = Problem(
     shown_by=f"{WRITES} --key MaxBurstLength=65536",
     near_miss=f"{WRITES} --key MaxBurstLength=65536 --key MaxOutstandingR2T=4 --set target-key=MaxOutstandingR2T=4",
     explains=Explains("propagation", 3, WORTH_A_CHANGE),
+    rank="limit",
+    limited_by="round trips for R2Ts",
     advice=(
         Advice(
             "Use fewer, larger bursts: node.session.iscsi.MaxBurstLength in open-iscsi and "
             f"`targetcli /iscsi/IQN/tpg1 set parameter MaxBurstLength={MAX_BURST_BYTES}` on LIO; the smaller value "
             "applies.",
             _larger_bursts,
+            touches=NEXT_LOGIN,
         ),
         Advice(
             f"Allow more R2Ts at once: `targetcli /iscsi/IQN/tpg1 set parameter MaxOutstandingR2T={OUTSTANDING_R2TS}` "
             "(open-iscsi offers 1: node.session.iscsi.MaxOutstandingR2T).",
             _more_r2ts,
+            touches=NEXT_LOGIN,
         ),
-        Advice(RAISE_QUEUE_DEPTH, next_queue_depth),
+        Advice(RAISE_QUEUE_DEPTH, next_queue_depth, only_if=issues_in_parallel),
     ),
     where=_further,
     tell=_rounds,
@@ -187,6 +193,12 @@ def _is_late(grants: _Grant, path_ns: Array | int) -> Array:
     return np.asarray(grants.is_whole & (grants.granted - grants.asked > path_ns + LATE_R2T_NS))
 
 
+def _sends_unasked(case: Case) -> bool:
+    """Whether data went out before an R2T asked for it."""
+    cycles = case.subject.cycles
+    return bool((cycles.each(_is_write) & ~cycles.each(_asks_first)).any())
+
+
 def _late(case: Case) -> Observation | None:
     subject, grants = case.subject, case.once(_grants)
     path_ns = subject.rtt_ns("target") or 0
@@ -195,9 +207,9 @@ def _late(case: Case) -> Observation | None:
     latest = np.argsort(-by_how_much, kind="stable")[:3]
     commands = frames_in(subject.cycles, grants.row[latest], "command_frame")
     return Observation(
-        f"{int(late.sum())} of {wording.count(len(late), 'R2T')} were late: median "
-        f"{wording.time(float(np.median(by_how_much[late])))} beyond the RTT, at most "
-        f"{wording.time(by_how_much.max())}",
+        f"The target sent {int(late.sum())} of {wording.count(len(late), 'R2T')} late: typically "
+        f"{wording.time(float(np.median(by_how_much[late])))} after they were due, at most "
+        f"{wording.time(by_how_much.max())}.",
         [*commands, *frames_in(grants.table, latest, "r2t_frame")],
     )
 
@@ -216,11 +228,11 @@ R2T_LATE: Final = Problem(
     condition=f"Waits for an R2T beyond the RTT to the target take {WORTH} in `target_service`, and at least "
     f"{MIN_TASKS} R2Ts are more than {LATE_R2T_NS / MILLISECOND_NS:g} ms late.",
     evidence="Command and R2T of the three latest R2Ts. The share is the time waited.",
-    example="16 of 16 R2Ts were late: median 20.0 ms beyond the RTT, at most 20.0 ms.",
+    example="The target sent 16 of 16 R2Ts late: typically 20.0 ms after they were due, at most 20.0 ms.",
     # 20 ms late, or 0.5 ms
     shown_by=f"{WRITES} --fault late-r2t,every=1,by=20ms",
     near_miss=f"{WRITES} --fault late-r2t,every=1,by=0.5ms",
-    explains=Explains("target_service", 1, WORTH_A_CHANGE),
+    explains=Explains("target_service", 2, WORTH_A_CHANGE),
     advice=(
         Advice(
             "Check the target: memory for write buffers, the backing device (iostat), other initiators.",
@@ -228,11 +240,14 @@ R2T_LATE: Final = Problem(
         ),
         Advice(
             "Send less unsolicited data: a smaller node.session.iscsi.FirstBurstLength, or "
-            "node.session.iscsi.ImmediateData = No. The target then receives data only as fast as it sends R2Ts."
+            "node.session.iscsi.ImmediateData = No. The target then receives data only as fast as it sends R2Ts.",
+            only_if=_sends_unasked,
+            touches=NEXT_LOGIN,
         ),
         Advice(
             "If the target is the bottleneck, keep fewer writes in flight: node.session.queue_depth.",
-            only_if=lambda case: case.subject.workload is not None and case.subject.workload.queue_depth > 1,
+            only_if=issues_in_parallel,
+            touches=NEXT_LOGIN,
         ),
     ),
     where=_granted_late,
@@ -278,8 +293,8 @@ def _unused(case: Case) -> Observation | None:
     rows = np.flatnonzero(waits)[np.argsort(starts - ends, kind="stable")[:3]]
     commands = frames_in(cycles, grants.row[rows], "command_frame")
     return Observation(
-        f"{int(asks_first.sum())} of {wording.count(int(is_write.sum()), 'write')} sent no data before the first R2T"
-        + _negotiated(subject, "InitialR2T", "ImmediateData", "FirstBurstLength"),
+        f"{int(asks_first.sum())} of {wording.count(int(is_write.sum()), 'write')} waited for an R2T before they sent "
+        f"data{_negotiated(subject, 'InitialR2T', 'ImmediateData', 'FirstBurstLength')}.",
         [*commands, *frames_in(grants.table, rows, "r2t_frame", "data_first_frame")],
     )
 
@@ -312,23 +327,27 @@ UNSOLICITED_DATA_UNUSED: Final = Problem(
     condition=f"At least {wording.percent(MOST)} of the writes sent no immediate and no unsolicited data, and the "
     f"waits for the first R2T take {WORTH} in `propagation`, in at least {MIN_TASKS} writes.",
     evidence="Command, R2T and first data of the three longest waits. The share is the time waited.",
-    example="64 of 64 writes sent no data before the first R2T (InitialR2T=Yes, ImmediateData=No, "
+    example="64 of 64 writes waited for an R2T before they sent data (InitialR2T=Yes, ImmediateData=No, "
     "FirstBurstLength=65536).",
     # the first 64 KiB after an R2T, or with the command
     shown_by=f"write --block-size 64K --bytes 4M {R2T_ONLY} {WAN}",
     near_miss=f"write --block-size 64K --bytes 4M --key ImmediateData=Yes --key InitialR2T=No {WAN}",
     explains=Explains("propagation", 2, WORTH_A_CHANGE),
+    rank="limit",
+    limited_by="round trips for R2Ts",
     advice=(
         Advice(
             "Send data with the command: node.session.iscsi.ImmediateData = Yes and node.session.iscsi.InitialR2T "
             "= No in open-iscsi, `targetcli /iscsi/IQN/tpg1 set parameter ImmediateData=Yes` and `InitialR2T=No` on "
             "LIO.",
             _unsolicited,
+            touches=NEXT_LOGIN,
         ),
         Advice(
             "Raise the limit of unsolicited data: node.session.iscsi.FirstBurstLength and FirstBurstLength of the "
             "target. The target's MaxRecvDataSegmentLength also limits immediate data.",
             _larger_first_burst,
+            touches=NEXT_LOGIN,
         ),
     ),
     where=_asked_first,

@@ -42,8 +42,6 @@ class Change:
     """The situation with this change."""
     removes: tuple[str, ...]
     """The parts of the time breakdown that it can take away: it gains no more than these cost."""
-    condition: str = ""
-    """When it gains, such as ``if the program issues I/O in parallel``; empty where always."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +55,6 @@ class Gain:
     low: float
     high: float
     """The range that the packets leave open."""
-    condition: str
-    """When; empty where always."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ class WhatIf:
         )
         if log(factor) <= abs(log(self.measured.remainder)) or factor > GAIN_MAX:
             return None
-        return Gain(change.words, factor, low, high, change.condition)
+        return Gain(change.words, factor, low, high)
 
     def _bound(self, change: Change) -> float:
         left_ns = self.measured.busy_ns - sum(self.measured.parts_ns[part] for part in change.removes)

@@ -20,7 +20,6 @@ from iscsitrace.tables.ring_pass import Period
 from iscsitrace.tables.schema import CATEGORIES, DATASET_TABLES
 from iscsitrace.tables.table import Table, null_value
 from iscsitrace.tables.trace import Trace
-from iscsitrace.wording.sentences import sentence
 
 Array = NDArray[Any]
 _UINT32_NULL: Final = null_value("uint32")
@@ -79,7 +78,7 @@ def _row(period: Period, finding: Finding, connection: int | None, session: int 
         "is_leading": finding.leads,
         "cost_ns": _INT64_NULL if finding.cost_ns is None else round(finding.cost_ns),
         "busy_ns": busy_ns,
-        "text": finding.cause if finding.rank == "failure" and finding.cause else sentence(finding.text),
+        "text": finding.text,
         "advice": " ".join(finding.advice),
         "frame": finding.frames[0] if finding.frames else _UINT64_NULL,
         "frames": " ".join(map(str, finding.frames)),

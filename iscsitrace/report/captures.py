@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.diagnosis.examination import Diagnosis, examine
-from iscsitrace.diagnosis.headline import NONE, TOO_SHORT, Verdict
+from iscsitrace.diagnosis.headline import Verdict
 from iscsitrace.errors import InputInvalid
 from iscsitrace.findings import NEEDED
 from iscsitrace.plots import inline
@@ -179,7 +179,7 @@ def _others(
             ROWS,
         )
     lines = [
-        (f"connection {number}", targets.get(only, cells.NOTHING), diagnosis.connections[number].verdict)
+        (f"connection {number}", targets.get(only, cells.NOTHING), diagnosis.connections[number].headline.text)
         for number in own
     ]
     lines += [(each.label, target(each.sessions), each.headline.text) for each in told]
@@ -219,7 +219,7 @@ def entries(diagnosis: Diagnosis, order: list[int], session: int | None) -> tupl
         others = [_of_session(diagnosis, each) for each in own.sessions if each != session] if own else []
         return _of_session(diagnosis, session), [*others, *(each for each in rest if each is not own)]
     worst = diagnosis.stories.worst
-    has_problem = worst is not None and every[worst].verdict.name not in (NONE, TOO_SHORT)
+    has_problem = worst is not None and every[worst].verdict.kind in ("limited", "problem")
     lead = every[worst] if worst is not None and has_problem else next(iter(rest), None)
     return lead, [each for each in rest if each is not lead]
 

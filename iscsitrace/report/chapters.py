@@ -24,7 +24,6 @@ from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
-from iscsitrace.wording.sentences import sentence
 
 
 def of_session(trace: Trace, opinion: Opinion, remedies: Remedies) -> Chapter:
@@ -62,8 +61,7 @@ def _chapter(
     return Chapter(
         label=label,
         peers=f"{names} ({', '.join(ends)}{more})" if ends else names,
-        headline=subject.headline.sentence,
-        notes=" ".join(subject.headline.notes),
+        headline=subject.headline.text,
         facts=tuple(_facts(trace, connections, cycles, subject.time)),
         parts=parts,
         findings=tuple(_finding(finding, subject, remedies) for finding in subject.findings),
@@ -111,10 +109,12 @@ def _finding(finding: Finding, subject: Subject, remedies: Remedies) -> FoundPro
         name=finding.name,
         severity=finding.severity.replace("_", " "),
         cost=_cost(finding, subject),
-        text=sentence(finding.below(subject.headline.sentence)),
+        text=finding.text,
         steps=tuple(Step(*each) for each in remedies.steps(finding, subject.label)),
         display_filter=finding.display_filter or "",
         is_failure=finding.problem.rank == "failure",
+        is_problem=finding.is_problem,
+        is_leading=finding.name == subject.headline.name,
     )
 
 

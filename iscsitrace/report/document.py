@@ -13,7 +13,7 @@ from iscsitrace.wording import amounts
 from iscsitrace.wording.sentences import capital
 
 _SPELLED: Final = {"io": "I/O", "r2t": "R2T", "nop": "NOP", "mtu": "MTU", "lun": "LUN", "ack": "ACK", "ats": "ATS"}
-FIRST_FINDINGS: Final = 3
+FIRST_FINDINGS: Final = 2
 """Findings shown beside the headline; the others follow later."""
 
 
@@ -65,6 +65,10 @@ class FoundProblem:
     display_filter: str = ""
     is_failure: bool = False
     """Whether something broke."""
+    is_problem: bool = False
+    """Whether something is wrong that a person has to read first."""
+    is_leading: bool = False
+    """Whether the headline is of it."""
 
     @property
     def title(self) -> str:
@@ -80,9 +84,7 @@ class Chapter:
     peers: str
     """Names and addresses of initiator and target."""
     headline: str
-    """What limits it, and the cause."""
-    notes: str
-    """Another large part of the time, the time that is no busy time, and whether the commands are too few."""
+    """See :class:`iscsitrace.diagnosis.headline.Headline`."""
     facts: tuple[Fact, ...]
     parts: tuple[Part, ...]
     findings: tuple[FoundProblem, ...]
@@ -104,15 +106,13 @@ class Chapter:
         return first + stop.strip(), rest
 
     @property
-    def verdict(self) -> str:
-        """The headline with its notes."""
-        return f"{self.headline} {self.notes}".strip()
-
-    @property
     def first_findings(self) -> tuple[FoundProblem, ...]:
-        """The first findings: what broke, if something did; else the largest shares."""
-        found = [each for each in self.findings if each.is_failure] if self.failure else self.findings
-        return tuple(found[:FIRST_FINDINGS])
+        """What has to be done something about: the finding of the headline, then other problems; where something broke,
+        only what did.
+        """
+        found = [each for each in self.findings if each.is_leading or each.is_problem]
+        found.sort(key=lambda each: not each.is_leading)
+        return tuple([each for each in found if each.is_failure or not self.failure][:FIRST_FINDINGS])
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class Document:
         """The verdict."""
         if self.outcome:
             return self.outcome.verdict
-        return self.lead.verdict if self.lead else "no iSCSI session was found"
+        return self.lead.headline if self.lead else "no iSCSI session was found"
 
     @property
     def contents(self) -> tuple[tuple[str, str], ...]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from iscsitrace.findings.acknowledgments import STATUS_IN_DATA
-from iscsitrace.findings.concurrency import queue_depth
+from iscsitrace.findings.concurrency import deeper
 from iscsitrace.findings.distance import blocks
 from iscsitrace.findings.line import TWICE_AS_FAST
 from iscsitrace.findings.transport import NO_LOSSES
@@ -123,11 +123,11 @@ def _gains(asked: WhatIf | None) -> Grid | None:
         return None
     found = [own for change in _changes(asked.measured.situation) if (own := asked.gain(change))]
     rows = tuple(
-        (own.change, f"{own.throughput_factor:.1f}", f"{own.low:.1f}", f"{own.high:.1f}", own.condition)
+        (own.change, f"{own.throughput_factor:.1f}", f"{own.low:.1f}", f"{own.high:.1f}")
         for own in found
         if own.throughput_factor >= _WORTH
     )
-    columns = ("change", "times as fast", "low", "high", "condition")
+    columns = ("change", "times as fast", "low", "high")
     return Grid("Predicted gains of one change", columns, rows) if rows else None
 
 
@@ -140,7 +140,7 @@ HALF_THE_RTT: Final = Change(
 
 def _changes(situation: Situation) -> Iterator[Change]:
     setting = situation.setting
-    yield from (queue_depth(situation, depth) for depth in DEPTHS if depth > setting.queue_depth)
+    yield from deeper(situation)
     for block in BLOCKS:
         if block > setting.block_bytes:
             yield replace(blocks(block), words=f"I/O size {wording.size(block)}")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from iscsitrace.diagnosis.headline import weight
 from iscsitrace.measure import capture_health
 from iscsitrace.relate import loads
 from iscsitrace.show import health, inputs, verdict_groups
 from iscsitrace.show.document import Section, table
-from iscsitrace.show.remedies import Remedies
+from iscsitrace.show.remedies import Remedies, notes_on
 from iscsitrace.show.shown import LISTED, Choice, Shown
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from iscsitrace.diagnosis.headline import Headline
     from iscsitrace.diagnosis.opinions import Opinion
     from iscsitrace.findings.finding import Finding
+    from iscsitrace.measure.budget import Budget
     from iscsitrace.relate.jobs.streams import Job
     from iscsitrace.tables.trace import Trace
 
@@ -60,30 +62,116 @@ def sections_by(trace: Trace, diagnosis: Diagnosis, by: Sequence[str], choice: C
 
 
 def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Section]:
-    """The diagnosis as text: headlines first, then what is shown in full."""
+    """The diagnosis as text: headlines, what to do, and where the time went; all details where they are asked for."""
     shown = Shown(trace, diagnosis, choice)
     yield inputs.section(trace.inputs)
     if not shown.subjects:
         yield Section("", ("no iSCSI session was found",))
     yield Section("", ("", *_verdicts(diagnosis, shown)))
+    if steps := _steps(shown):
+        yield Section("What to do", tuple(steps))
     yield from shown.others()
     yield from inputs.sections_of_places(inputs.places_of(trace))
-    remedies = Remedies()
-    # what was found of connects without a session has no other place
-    for story in shown.unanswered:
-        yield _findings(story.label, story.findings, story.headline, remedies)
-    of_stories: set[int] = set()
-    for label, opinion in shown.in_full:
-        yield from _breakdown(label, opinion)
-        new = [finding for finding in opinion.findings if id(finding) not in of_stories]
-        if new or not opinion.findings:
-            yield _findings(label, new, opinion.headline, remedies)
-        # sessions of one story share its findings, which are shown once
-        of_stories.update(map(id, opinion.findings))
+    yield from _in_detail(shown) if choice.is_verbose else _in_brief(shown)
     yield from (_streams(job, choice.top) for job in shown.jobs)
     losses = capture_health.reaching(capture_health.by_name(trace.counters), "data_loss")
     if losses:
         yield health.health(losses)
+
+
+def lines_of_sessions(diagnosis: Diagnosis, shown: Shown) -> Iterator[Section]:
+    """One line for each story and session: the verdict, the finding that leads, its cost and its sentence."""
+    told = [(story.label, story.headline) for story in shown.unanswered]
+    told += [(label, opinion.headline) for label, opinion in shown.subjects]
+    rows = [
+        (label, headline.kind, headline.name, cells.seconds(headline.cost_ns), headline.text)
+        for label, headline in told
+    ]
+    yield Section("", (), (table(("session", "verdict", "finding", "lost s", "headline"), rows),))
+    yield from shown.others()
+
+
+_STEPS: Final = 3
+"""The most advice of one output."""
+
+
+def _steps(shown: Shown) -> list[str]:
+    """What to do: of each finding that leads the first step, the worst session first, then their further steps."""
+    told = [(story.headline, story.findings) for story in shown.unanswered]
+    ranked = sorted((opinion for _, opinion in shown.subjects), key=lambda each: weight(each.headline, each.jobs_ns))
+    told += [(opinion.headline, opinion.findings) for opinion in reversed(ranked)]
+    steps = [
+        (place, advice, gains)
+        for headline, findings in told
+        for finding in _leading(headline, findings)
+        for place, (advice, gains) in enumerate(finding.gains_by_advice())
+    ]
+    words: dict[str, str] = {}
+    for _, advice, gains in sorted(steps, key=lambda each: each[0]):
+        words.setdefault(advice.text, _with_notes(advice.text, notes_on(advice, gains)))
+    return [f"  {number}. {step}" for number, step in enumerate([*words.values()][:_STEPS], start=1)]
+
+
+def _leading(headline: Headline, findings: Sequence[Finding]) -> list[Finding]:
+    """The finding of the headline, then others that are problems."""
+    if headline.kind not in ("limited", "problem"):
+        return []
+    lead = headline.finding
+    name = lead.name if lead else ""
+    own = [finding for finding in findings if finding.name == name or finding.is_problem]
+    return sorted(own, key=lambda each: each.name != name)
+
+
+def _with_notes(step: str, notes: str) -> str:
+    return f"{step} ({notes})" if notes else step
+
+
+def _in_brief(shown: Shown) -> Iterator[Section]:
+    """Where the time went, and what else was found: a line each."""
+    lines = []
+    several = len(shown.in_full) > 1
+    for label, opinion in shown.in_full:
+        start = f"{label}: " if several else ""
+        if opinion.time and opinion.time.jobs_ns:
+            lines.append(f"{start}I/O time {cells.seconds(opinion.time.jobs_ns)} s: {_parts(opinion.time)}")
+        lead = opinion.headline.finding
+        if lead and lead.display_filter:
+            lines.append(f"{start}see {lead.display_filter}")
+        others = [_named(finding) for finding in opinion.findings if not lead or finding.name != lead.name]
+        if others:
+            lines.append(f"{start}also found (-v): {', '.join(others)}")
+    if lines:
+        yield Section("", ("", *lines))
+
+
+def _parts(time: Budget) -> str:
+    """``network RTT 60 %, target service 30 %, ...``, the largest first."""
+    parts = sorted(((share, part) for part, share in time.shares.items() if share >= _LEAST_PART), reverse=True)
+    return ", ".join(f"{BY_NAME[part].label} {wording.percent(share)}" for share, part in parts)
+
+
+_LEAST_PART: Final = 0.01
+"""Share from which a part is in the short list."""
+
+
+def _named(finding: Finding) -> str:
+    return f"{finding.name} ({finding.cost_in_words})" if finding.cost_in_words else finding.name
+
+
+def _in_detail(shown: Shown) -> Iterator[Section]:
+    """Each time breakdown as a table, and each finding with its sentence, advice and frames."""
+    remedies = Remedies()
+    # what was found of connects without a session has no other place
+    for story in shown.unanswered:
+        yield _findings(story.label, story.findings, remedies)
+    of_stories: set[int] = set()
+    for label, opinion in shown.in_full:
+        yield from _breakdown(label, opinion)
+        new = [finding for finding in opinion.findings if id(finding) not in of_stories]
+        if new:
+            yield _findings(label, new, remedies)
+        # sessions of one story share its findings, which are shown once
+        of_stories.update(map(id, opinion.findings))
 
 
 def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
@@ -114,27 +202,25 @@ def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
         if amount
     ]
     yield Section(
-        f"Time breakdown of {label}: {cells.seconds(time.jobs_ns)} s of busy time",
+        f"Time breakdown of {label}: {cells.seconds(time.jobs_ns)} s of I/O time",
         (f"excluded: {', '.join(excluded)}",) if excluded else (),
         (table(("part", "ms", "%"), rows),),
     )
 
 
-def _findings(label: str, findings: Sequence[Finding], headline: Headline, remedies: Remedies) -> Section:
-    if not findings:
-        return Section(f"No problem found in {label}")
+def _findings(label: str, findings: Sequence[Finding], remedies: Remedies) -> Section:
     has_shares = any(each.share and each.rank != "failure" for each in findings)
     return Section(
-        f"Findings of {label}" + (", shares of the busy time" if has_shares else ""),
-        tuple(line for each in findings for line in _lines(each, label, headline, remedies)),
+        f"Findings of {label}" + (", in percent of the I/O time" if has_shares else ""),
+        tuple(line for each in findings for line in _lines(each, label, remedies)),
     )
 
 
-def _lines(finding: Finding, label: str, headline: Headline, remedies: Remedies) -> Iterator[str]:
+def _lines(finding: Finding, label: str, remedies: Remedies) -> Iterator[str]:
     cost = f", {finding.cost_in_words}" if finding.cost_in_words else ""
-    yield f"{finding.name} ({finding.severity}{cost}): {finding.below(headline.sentence)}"
-    for text, gains in remedies.steps(finding, label):
-        yield f"    - {text}" + (f" ({gains})" if gains else "")
+    yield f"{finding.name} ({finding.severity}{cost}): {finding.text}"
+    for step in remedies.steps(finding, label):
+        yield f"    - {_with_notes(*step)}"
     if finding.display_filter:
         yield f"    {finding.display_filter}"
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from iscsitrace.findings.finding import AdviceGain, Finding
+    from iscsitrace.findings.finding import Advice, AdviceGain, Finding
     from iscsitrace.fit.gain import Gain
 
 _OPEN: Final = 1.1
@@ -17,8 +17,12 @@ def gains_in_words(gains: Sequence[Gain]) -> str:
     """Such as ``model: up to 8.0x with queue depth 8``; empty if the model predicts none."""
     if not gains:
         return ""
-    conditions = dict.fromkeys(f", {gain.condition}" for gain in gains if gain.condition)
-    return f"model: {', '.join(f'{_times(gain)} with {gain.change}' for gain in gains)}{''.join(conditions)}"
+    return f"model: {', '.join(f'{_times(gain)} with {gain.change}' for gain in gains)}"
+
+
+def notes_on(advice: Advice, gains: Sequence[Gain]) -> str:
+    """What the advice touches, and what the model predicts of it; empty where nothing is known."""
+    return "; ".join(note for note in (advice.touches, gains_in_words(gains)) if note)
 
 
 def _times(gain: Gain) -> str:
@@ -36,7 +40,8 @@ class Remedies:
         self._gains: set[tuple[str, str]] = set()
 
     def steps(self, finding: Finding, label: str) -> list[tuple[str, str]]:
-        """The advice of a finding of ``label`` that is new, then where the rest was said; each with its gains.
+        """The advice of a finding of ``label`` that is new with what it touches, then where the rest was said; each
+        with its gains.
 
         A gain that was shown for the same session or connection is not shown again.
         """
@@ -44,7 +49,7 @@ class Remedies:
         for advice, gains in finding.gains_by_advice():
             name, where = self._said.setdefault(advice.text, (finding.name, label))
             if (name, where) == (finding.name, label):
-                new.append((advice.text, gains_in_words(gains)))
+                new.append((advice.text, notes_on(advice, gains)))
             else:
                 place = name if where == label else f"{name} of {where}"
                 known = again.setdefault(f"See {place}.", [])

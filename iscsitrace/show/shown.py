@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 LISTED: Final = 10
 """Sessions that a line or message names."""
-HEADLINES: Final = {NONE: "no problem", TOO_SHORT: "too few commands"}
+HEADLINES: Final = {NONE: "healthy", TOO_SHORT: "too few commands"}
 """Headlines that are no finding, in a table."""
 
 

@@ -68,6 +68,12 @@ def count(amount: int, word: str, plural: str | None = None) -> str:
     return f"{amount} {word if amount == 1 else plural or word + 's'}"
 
 
+def ordinal(number: int) -> str:
+    """``1st``, ``22nd``, ``113th``."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 // 10 != 1 else "th"
+    return f"{number:,}{ending}"
+
+
 def part_of(known: int, total: int, noun: str, others: str) -> str:
     """``146 of 38,293 reads: the others have no status in the capture``; nothing where it is all of them."""
     return f"{known:,} of {total:,} {noun}: the others {others} in the capture" if known < total else ""

@@ -19,7 +19,7 @@ class Part:
     meaning: str
     """What happens in this time, in a few words."""
     limited: str
-    """What a session is that is limited by it."""
+    """What a session is that is limited by it, in a table."""
     spent: str
     """What this time is, in a sentence."""
     letter: str
@@ -49,7 +49,7 @@ PARTS: Final = (
         "network RTT",
         "network delay in both directions",
         "latency-bound",
-        "network RTT",
+        "network round trips",
         "P",
         "#56B4E9",
     ),
@@ -58,7 +58,7 @@ PARTS: Final = (
         "target service",
         "the target processes commands",
         "target-bound",
-        "target service time",
+        "the target's response time",
         "S",
         "#E69F00",
     ),
@@ -67,7 +67,7 @@ PARTS: Final = (
         "initiator idle",
         "no commands in flight",
         "initiator-bound",
-        "initiator think time, with no commands in flight",
+        "pauses of the initiator between I/Os",
         "i",
         "#e9e9e9",
         "..",
@@ -77,7 +77,7 @@ PARTS: Final = (
         "initiator service",
         "R2T received, data not sent yet",
         "initiator-bound",
-        "initiator service time, from R2T to first Data-Out",
+        "the initiator's answers to R2Ts",
         "I",
         "#F0E442",
     ),
@@ -86,7 +86,7 @@ PARTS: Final = (
         "ACK wait",
         "held back until an ACK arrives",
         "ACK-limited",
-        "data that TCP holds back until an ACK arrives",
+        "data that TCP holds back for an ACK",
         "A",
         "#CC79A7",
     ),
@@ -95,7 +95,7 @@ PARTS: Final = (
         "receive window",
         "the receive window is full",
         "receive-window-limited",
-        "waiting for the receive window to open",
+        "waits for the receive window",
         "R",
         "#009E73",
         is_dark=True,
@@ -105,7 +105,7 @@ PARTS: Final = (
         "congestion window",
         "the congestion window is full",
         "cwnd-limited",
-        "waiting for the congestion window to open",
+        "waits for the congestion window",
         "C",
         "#8fd6c0",
         "//",
@@ -115,7 +115,7 @@ PARTS: Final = (
         "send buffer",
         "the send buffer is full",
         "send-buffer-limited",
-        "waiting for room in the send buffer",
+        "waits for the send buffer",
         "B",
         "#cfe3a4",
         "\\\\",
@@ -136,7 +136,7 @@ PARTS: Final = (
         "outage",
         "nothing completes for 1 s or more",
         "out of service",
-        "outage: commands in flight, and nothing completes",
+        "outages",
         "!",
         "#000000",
         is_dark=True,
@@ -145,7 +145,7 @@ PARTS: Final = (
         "unknown",
         "unknown",
         "cause unknown",
-        "limited by an unknown cause",
+        "unknown",
         "time that cannot be attributed",
         "?",
         "#7a7a7a",

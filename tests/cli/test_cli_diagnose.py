@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import CATEGORIES, SCHEMA_VERSION
 from tests.support import tables_by_hand as by_hand
 from tests.support.histories import Told
-from tests.support.story import Story
+from tests.support.story import SENDER, Story
 from tests.support.tables_by_hand import MS
 
 Diagnose = Callable[..., Result]
@@ -46,42 +47,94 @@ def diagnose(monkeypatch: pytest.MonkeyPatch) -> Diagnose:
     return run
 
 
-def test_the_headline_comes_first_then_the_breakdown_then_findings(diagnose: Diagnose) -> None:
+def test_the_headline_comes_first_then_what_to_do_then_where_the_time_went(diagnose: Diagnose) -> None:
     result = diagnose(sick())
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     assert lines[0].startswith("a.pcap: pcap, 9 packets")
-    assert lines[2] == "The initiator aborted commands: ABORT TASK (1)."
-    assert lines[4] == "Time breakdown of session 0: 0.205000 s of busy time"
-    assert [line.split() for line in lines[5:8]] == [
+    assert lines[1:] == [
+        "",
+        "The initiator aborted commands: ABORT TASK (1).",
+        "",
+        "What to do",
+        f"  1. {PROBLEMS['task_aborts'].advice[0].text}",
+        f"  2. {PROBLEMS['task_aborts'].advice[1].text}",
+        "",
+        # 160 and 45 ms
+        "I/O time 0.205000 s: network RTT 78 %, transfer 22 %",
+        "see frame.number in {11, 50}",
+        "also found (-v): queue_depth_low (78 %), block_size_small (78 %)",
+    ]
+    assert "\x1b" not in result.stdout
+
+
+def test_details_stand_behind_an_option(diagnose: Diagnose) -> None:
+    lines = diagnose(sick(), "-v").stdout.splitlines()
+    place = lines.index("Time breakdown of session 0: 0.205000 s of I/O time")
+    assert [line.split() for line in lines[place + 1 : place + 4]] == [
         ["part", "ms", "%"],
         ["transfer", "45.000", "22"],
         ["network", "RTT", "160.000", "78"],
     ]
-    assert lines[9] == "Findings of session 0, shares of the busy time"
-    assert lines[10] == "task_aborts (error): the initiator aborted commands: ABORT TASK (1)"
-    assert lines[11] == f"    - {PROBLEMS['task_aborts'].advice[0].text}"
-    assert lines[13] == "    frame.number in {11, 50}"
-    assert lines[14].startswith("queue_depth_low (warning, 78 %): the initiator issues one 128 KiB read at a time")
-    assert "\x1b" not in result.stdout
+    place = lines.index("Findings of session 0, in percent of the I/O time")
+    assert lines[place + 1] == "task_aborts (error): The initiator aborted commands: ABORT TASK (1)."
+    assert lines[place + 2] == f"    - {PROBLEMS['task_aborts'].advice[0].text}"
+    assert lines[place + 4] == "    frame.number in {11, 50}"
+    assert lines[place + 5].startswith("queue_depth_low (info, 78 %): The initiator issues one 128 KiB read at a time")
+
+
+def test_one_line_of_each_session(diagnose: Diagnose) -> None:
+    told = several()
+    told.rows["sessions"][1]["initiator_name"] = "iqn.lost"
+    lines = diagnose(told, "--short").stdout.splitlines()
+    rows = [re.split(r"  +", line.strip()) for line in lines if line.strip().startswith(("session ", "session  "))]
+    assert rows[0] == ["session", "verdict", "finding", "lost s", "headline"]
+    assert [row[0] for row in rows[1:]] == ["session 0", "session 1", "session 2"]
+    # the headline of the story that the session is of has what broke
+    assert [row[1] for row in rows[1:]] == ["healthy", "problem", "healthy"]
+    assert rows[2][2] == "connection_lost"
+
+
+def test_no_more_than_three_pieces_of_advice(diagnose: Diagnose) -> None:
+    """What broke has as many; the first is the most likely."""
+    told = several()
+    told.rows["sessions"][1]["initiator_name"] = "iqn.lost"
+    told.rows["sessions"][2]["initiator_name"] = "iqn.slow"
+    output = diagnose(told).stdout
+    steps = [line for line in output.splitlines() if re.match(r"  \d\. ", line)]
+    assert len(steps) == 3
+    assert steps[0] == f"  1. {PROBLEMS['connection_lost'].advice[0].text}"
+
+
+def test_advice_says_what_it_touches(diagnose: Diagnose) -> None:
+    story = Story().tasks(10, ("transfer", 40 * MS), ("receive_window", 60 * MS)).add("senders", **SENDER)
+    touched = {"rmem_max": "affects every new connection of the host", "window_size": "takes effect at the next login"}
+    for arguments in ((), ("-v",)):
+        lines = diagnose(story, *arguments).stdout.splitlines()
+        for setting, words in touched.items():
+            # the gain may follow
+            assert any(setting in line and f" ({words}" in line for line in lines), lines
 
 
 def test_idle_gaps_are_reported(diagnose: Diagnose) -> None:
     story = sick()
     for _ in range(8):
         story.pause(MS).task(("transfer", MS))
-    lines = diagnose(story.pause(1_000 * MS).task(("transfer", MS))).stdout.splitlines()
+    lines = diagnose(story.pause(1_000 * MS).task(("transfer", MS)), "-v").stdout.splitlines()
     # 205 ms of the sick session, eight pauses and nine commands more
-    place = lines.index("Time breakdown of session 0: 0.222000 s of busy time")
+    place = lines.index("Time breakdown of session 0: 0.222000 s of I/O time")
     assert lines[place + 1] == "excluded: no command in flight 1.000000 s"
     assert ["initiator", "idle", "8.000", "4"] in [line.split() for line in lines]
 
 
-def test_a_healthy_session_has_no_findings(diagnose: Diagnose) -> None:
+def test_a_healthy_session_has_nothing_to_do(diagnose: Diagnose) -> None:
     output = diagnose(well()).stdout
-    assert "Session 0 is line-bound: 100 % of the time is data transfer." in output
-    assert "No problem found in session 0" in output
-    assert "connection" not in output
+    assert output.splitlines()[1:] == [
+        "",
+        "Session 0 is healthy. The largest part of the I/O time is data transfer (100 %).",
+        "",
+        "I/O time 0.040000 s: transfer 100 %",
+    ]
     assert "Time breakdown of connection 3" in diagnose(well(), "-v").stdout
 
 
@@ -89,7 +142,7 @@ def test_connections_are_shown_if_a_session_has_several(diagnose: Diagnose) -> N
     story = well()
     story.rows["connections"].append(story.connection | {"connection": 4})
     output = diagnose(story).stdout
-    assert "Time breakdown of connection 3" in output
+    assert "connection 3: I/O time 0.040000 s: transfer 100 %" in output
     assert "Connection 4 carried no SCSI commands: there is no time to break down." in output
 
 
@@ -109,8 +162,8 @@ def several() -> Told:
 def test_of_many_sessions_the_worst_is_shown_in_full_and_the_others_by_headline(diagnose: Diagnose) -> None:
     result = diagnose(several(), "--top", "1")
     lines = result.stdout.splitlines()
-    assert [line for line in lines if line.startswith("Time breakdown")] == [
-        "Time breakdown of session 1: 1.600000 s of busy time"
+    assert [line.split(":")[0] for line in lines if "I/O time " in line and "%" in line.partition(": ")[2][:40]] == [
+        "I/O time 1.600000 s"
     ]
     place = lines.index("2 sessions less severe, by headline")
     assert [line.split("  ") for line in lines[place + 1 : place + 2]] == [
@@ -126,32 +179,32 @@ def test_of_many_sessions_the_worst_is_shown_in_full_and_the_others_by_headline(
 def test_all_sessions_are_shown_in_order_where_they_are_few(diagnose: Diagnose) -> None:
     for arguments in ((), ("--top", "3")):
         lines = diagnose(several(), *arguments).stdout.splitlines()
-        shown = [line.split(":")[0] for line in lines if line.startswith("Time breakdown")]
-        assert shown == [f"Time breakdown of session {number}" for number in range(3)]
+        shown = [line.split(":")[0] for line in lines if "I/O time " in line and line.startswith("session")]
+        assert shown == [f"session {number}" for number in range(3)]
         assert not any("less severe" in line for line in lines)
 
 
 def test_headlines_that_differ_by_their_numbers_alone_are_one(diagnose: Diagnose) -> None:
     told = several()
-    # of another size
+    # of too few commands
     told.session(10, 12, end="logout", isid="83")
-    for place in range(20):
-        told.read(3, 10 + place * 0.1, 10 + place * 0.1 + 0.08, bytes=65_536, data_bytes=65_536)
+    for place in range(4):
+        told.read(3, 10 + place * 0.5, 10 + (place + 1) * 0.5)
     lines = diagnose(told).stdout.splitlines()
     most = diagnose(told, "--top", "3").stdout.splitlines()
     headlines = lines[2 : lines.index("", 2)]
     assert [headline.count("ession") for headline in headlines] == [1, 1, 1]
-    assert "Session 0 is" in headlines[0]
+    assert "Session 0 " in headlines[0]
     assert headlines[1] == "    The same is true of 2 sessions: 1 2."
     assert "Session 3" in headlines[2]
     # of the sessions shown of many, those alike have one breakdown
-    assert [sum(line.startswith("Time breakdown") for line in lines) for lines in (lines, most)] == [4, 2]
+    assert [sum(": I/O time " in line for line in lines) for lines in (lines, most)] == [4, 2]
 
 
 def test_sessions_are_chosen_by_number(diagnose: Diagnose) -> None:
     lines = diagnose(several(), "--session", "2", "--session", "0", "--top", "1").stdout.splitlines()
-    shown = [line.split(":")[0] for line in lines if line.startswith("Time breakdown")]
-    assert shown == ["Time breakdown of session 2", "Time breakdown of session 0"]
+    shown = [line.split(":")[0] for line in lines if ": I/O time " in line]
+    assert shown == ["session 2", "session 0"]
     assert not any("lost its connection" in line or "less severe" in line for line in lines)
     unknown = diagnose(several(), "--session", "7")
     assert unknown.exit_code == 2
@@ -231,7 +284,9 @@ def test_the_document(diagnose: Diagnose) -> None:
         assert tuple(row["budget"]) == CATEGORIES["budget_part"]
         assert row["budget"]["propagation"] == 160 * MS
         assert (row["idle_fraction"], row["limiter"]) == (pytest.approx(160 / 205), "propagation")
-        assert row["verdict"] == "The initiator aborted commands: ABORT TASK (1)."
+        assert row["verdict"] == row["headline"]["verdict"] == "problem"
+        assert row["headline"]["text"] == "The initiator aborted commands: ABORT TASK (1)."
+        assert row["headline"]["advice"] == PROBLEMS["task_aborts"].advice[0].text
         assert [each["name"] for each in row["findings"]][:2] == ["task_aborts", "queue_depth_low"]
         for finding in row["findings"]:
             assert {"name", "severity", "share", "frames", "advice", "gain"} <= set(finding)
@@ -254,7 +309,9 @@ def test_connections_that_are_not_iscsi_have_no_diagnosis(diagnose: Diagnose) ->
         (sick, ("task_aborts",), ["task_aborts"]),
         (sick, ("loss",), []),
         (sick, ("loss", "queue_depth_low"), ["queue_depth_low"]),
-        (sick, ("any",), ["block_size_small", "queue_depth_low", "task_aborts"]),
+        # a limit is no problem
+        (sick, ("any",), ["task_aborts"]),
+        (sick, ("any", "queue_depth_low"), ["queue_depth_low", "task_aborts"]),
         (well, ("any",), []),
     ],
 )
@@ -311,11 +368,10 @@ def test_what_sessions_of_one_story_share_is_shown_once(diagnose: Diagnose) -> N
     told.reads(0, 0.0, 20)
     told.session(4.0, 20, replaces=0)
     told.reads(1, 4.2, 20)
-    output = diagnose(told).stdout
-    headline = output.splitlines()[2]
+    headline = diagnose(told).stdout.splitlines()[2]
     assert headline.startswith("Sessions 0 and 1 lost their connection for ")
-    assert output.count(headline) == 1
-    assert output.count("connection_lost (error") == 1
+    assert diagnose(told).stdout.count(headline) == 1
+    assert diagnose(told, "-v").stdout.count("connection_lost (error") == 1
 
 
 def test_a_failure_that_sessions_share_is_lost_once_among_those_not_shown(diagnose: Diagnose) -> None:
@@ -345,7 +401,9 @@ def test_a_portal_without_a_session_is_shown_first(diagnose: Diagnose) -> None:
     told.session(0, 20)
     told.reads(0, 0.0, 20)
     told.connection(2.0, 5.0, syn_ns=2.0, initiator_address="10.0.0.9")
-    lines = diagnose(told).stdout.splitlines()
-    assert lines[2].startswith("10.0.0.9 cannot reach the portal 10.0.0.2:3260")
+    lines = diagnose(told, "-v").stdout.splitlines()
+    assert lines[2].startswith("Initiator 10.0.0.9 cannot reach the portal 10.0.0.2:3260")
     assert "Findings of 10.0.0.9 to 10.0.0.2 port 3260" in lines
-    assert any(line.startswith("portal_unreachable (error, 3.0 s lost): 10.0.0.9 cannot reach") for line in lines)
+    assert any(
+        line.startswith("portal_unreachable (error, 3.0 s lost): Initiator 10.0.0.9 cannot reach") for line in lines
+    )

@@ -339,16 +339,16 @@ STREAMS = {
 
 def test_diagnose(runs: Runs) -> None:
     capture = runs(MIXED).capture()
-    shown, document = printed("diagnose", capture), json_of("diagnose", capture)
+    shown, document = printed("diagnose", "-v", capture), json_of("diagnose", capture)
     opinions = [("session", row) for row in document["sessions"]] + [
         ("connection", row) for row in document["connections"]
     ]
     lines = shown.splitlines()
-    assert lines[2 : 2 + len(opinions)] == [row["verdict"] for _, row in opinions]
+    assert lines[2 : 2 + len(opinions)] == [row["headline"]["text"] for _, row in opinions]
     blocks = shown.split("\nTime breakdown of ")[1:]
     assert len(blocks) == len(opinions)
     for (kind, row), block in zip(opinions, blocks, strict=True):
-        start = r"(\w+) (\d+): ([\d.]+) s of busy time"
+        start = r"(\w+) (\d+): ([\d.]+) s of I/O time"
         name, number, jobs = amounts(block.partition("\n")[0], start)
         assert (name, int(number)) == (kind, row[kind])
         assert is_amount(jobs, row["jobs_ns"] * UNITS["ns"], "s")

@@ -30,15 +30,13 @@ from iscsitrace.show import diagnose, diff, summary
 from iscsitrace.show.document import Grid, Section
 from iscsitrace.show.shown import Choice
 from tests.consistency.said import Said, exact, in_words, printed
-from tests.consistency.sentences import numbers
+from tests.consistency.sentences import OF_A_PIECE, numbers
 from tests.support.printed import label
 
 Documents = Mapping[str, Any]
 PART_OF = {label(part): part for part in PARTS}
 """Parts of the time breakdown by the words that outputs have for them."""
 _WAYS = {"read": "read", "written": "write"}
-OF_A_PART = frozenset({"ack_loss", "r2t_rounds", "r2t_late", "unsolicited_data_unused", "reordering", "slow_operation"})
-"""Findings that explain only a piece of their part, and say which: no more than it."""
 
 
 def diagnosed(trace: Trace) -> tuple[Diagnosis, Documents]:
@@ -50,7 +48,11 @@ def diagnosed(trace: Trace) -> tuple[Diagnosis, Documents]:
 def everything(trace: Trace, diagnosis: Diagnosis, document: Documents) -> Iterator[Said]:
     """All numbers of all outputs."""
     yield from of_json(document)
-    yield from of_terminal(diagnose.sections(trace, diagnosis, Choice(len(diagnosis.sessions) or 1)))
+    for is_verbose in (False, True):
+        choice = Choice(len(diagnosis.sessions) or 1, is_verbose=is_verbose)
+        yield from of_terminal(
+            diagnose.sections(trace, diagnosis, choice), f"session {next(iter(diagnosis.sessions), 0)}"
+        )
     yield from of_summary(summary.as_dict(trace))
     yield from of_report(trace)
     yield from of_diff(trace)
@@ -91,7 +93,7 @@ def _of_finding(finding: Documents, subject: str, explained: Mapping[str | None,
     name, place = finding["name"], f"finding {finding['name']} in JSON"
     part = _part_of(finding)
     # with ack_loss, loss_recovery has two causes
-    is_whole = name not in OF_A_PART and not (part == "loss_recovery" and explained[part] > 1)
+    is_whole = name not in OF_A_PIECE and not (part == "loss_recovery" and explained[part] > 1)
     if part and is_whole and finding["cost_ns"] is not None:
         yield from exact(f"time: {part}", subject, finding["cost_ns"], place, "ns")
         yield from exact(f"share: {part}", subject, finding["share"], place)
@@ -101,22 +103,28 @@ def _of_finding(finding: Documents, subject: str, explained: Mapping[str | None,
             yield from exact(f"gain, {end}: {gain['change']}", subject, gain[end], place)
 
 
-def of_terminal(sections: Iterable[Section]) -> Iterator[Said]:
-    """``diagnose``."""
+def of_terminal(sections: Iterable[Section], only: str) -> Iterator[Said]:
+    """``diagnose``, with or without ``-v``; ``only`` is the session of a line that names none."""
     for section in sections:
-        if found := re.match(r"Time breakdown of (session \d+): ([\d.]+) s of busy time", section.title):
+        for line in section.lines if not section.title else ():
+            if found := re.fullmatch(r"(?:(\w+ \d+): )?I/O time ([\d.]+) s: (.*)", line):
+                subject = found.group(1) or only
+                yield printed("busy time", subject, found.group(2), "s", "diagnose")
+                for part, share in re.findall(r"([A-Za-z ]+?) ([\d.]+) %", found.group(3)):
+                    yield printed(f"share: {PART_OF[part.strip()]}", subject, share, "%", "diagnose")
+        if found := re.match(r"Time breakdown of (session \d+): ([\d.]+) s of I/O time", section.title):
             subject, digits = found.groups()
-            yield printed("busy time", subject, digits, "s", "diagnose")
+            yield printed("busy time", subject, digits, "s", "diagnose -v")
             for part, amount, share in section.grids[0].rows:
-                yield printed(f"time: {PART_OF[part]}", subject, amount, "ms", "diagnose")
-                yield printed(f"share: {PART_OF[part]}", subject, share, "%", "diagnose")
+                yield printed(f"time: {PART_OF[part]}", subject, amount, "ms", "diagnose -v")
+                yield printed(f"share: {PART_OF[part]}", subject, share, "%", "diagnose -v")
             words = {"no command in flight": "idle", "device scan": "scan", "SYNCHRONIZE CACHE": "flush"}
             for use, amount in re.findall(r"([A-Za-z ]+) ([\d.]+) s", "".join(section.lines).removeprefix("excluded:")):
-                yield printed(f"excluded: {words[use.strip()]}", subject, amount, "s", "diagnose")
+                yield printed(f"excluded: {words[use.strip()]}", subject, amount, "s", "diagnose -v")
         elif found := re.match(r"Findings of (session \d+)", section.title):
             for line in section.lines:
                 if told := re.match(r"(\w+) \([a-z ]+(?:, ([\d.]+) %)?\): (.*)", line):
-                    yield from numbers(told.group(1), told.group(3), found.group(1), "diagnose")
+                    yield from numbers(told.group(1), told.group(3), found.group(1), "diagnose -v")
 
 
 # --- summary
@@ -195,13 +203,12 @@ def _of_chapter(chapter: Chapter) -> Iterator[Said]:
                 yield printed("queue depth", subject, fact.meaning.split()[2].rstrip(","), "", place)
                 yield in_words("I/O size", subject, " ".join(fact.value.split()[:2]), place)
     for finding in chapter.findings:
-        text = finding.text[:1].lower() + finding.text[1:].removesuffix(".")
-        yield from numbers(finding.name, text, subject, place)
-    yield from numbers("", chapter.verdict, subject, place)
+        yield from numbers(finding.name, finding.text, subject, place)
+    yield from numbers("", chapter.headline, subject, place)
 
 
 def _of_gains(grid: Grid, subject: str) -> Iterator[Said]:
-    for change, *ends, _ in grid.rows:
+    for change, *ends in grid.rows:
         words = change.replace("I/O size ", "") + " I/O" if change.startswith("I/O size ") else change
         for end, digits in zip(("throughput_factor", "low", "high"), ends, strict=True):
             yield printed(f"gain, {end}: {words}", subject, digits, "", "report, gains")

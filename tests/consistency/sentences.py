@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from iscsitrace.diagnosis.registry import PROBLEMS
+from iscsitrace.wording.parts import PARTS
 from tests.consistency.said import Said, printed
 
 _NUMBER: Final = r"([\d,]*\d(?:\.\d+)?)"
@@ -18,35 +20,45 @@ def _pattern(words: str) -> re.Pattern[str]:
     return re.compile(words.replace("#", f"{_NUMBER}()").replace("@", f"{_NUMBER} {_UNIT}"))
 
 
+OF_A_PIECE: Final = frozenset(
+    {
+        *("ack_loss", "r2t_rounds", "r2t_late", "unsolicited_data_unused", "reordering", "slow_operation", "slow_lun"),
+        "latency_outliers",
+        "mirror_waits_for_farthest",
+    }
+)
+"""Findings that explain only a piece of their part, and say which: no more than it."""
+_SHARES: Final = tuple(
+    (problem.name, r"[(;] ?@ of the I/O time\)", (f"share: {problem.explains.part}",))
+    for problem in PROBLEMS.values()
+    # with ack_loss, loss_recovery has two causes
+    if problem.explains and problem.name not in OF_A_PIECE and problem.explains.part != "loss_recovery"
+)
+_LARGEST: Final = tuple(
+    ("", f"largest part of the I/O time is {re.escape(part.spent)} \\(@\\)", (f"share: {part.name}",)) for part in PARTS
+)
+
 # name of the finding, or empty for the headline; the sentence; the definitions of its numbers
 SHARED: Final = tuple(
     (finding, _pattern(words), names)
     for finding, words, names in (
-        ("receive_window_small", "receive window held the \\w+ for @", ("time: receive_window",)),
-        ("receive_window_small", "it is at most @", ("largest receive window",)),
-        ("queue_depth_low", r"\(queue depth #\); RTT @", ("queue depth", "RTT of the path")),
-        ("block_size_small", "the RTT is @: @ I/O", ("RTT of the path", "I/O size")),
-        ("loss", r"# loss(?:es)? to .* \(# retransmissions?", ("losses", "retransmissions in recoveries")),
-        ("loss", "packets\\) cost @", ("time: loss_recovery",)),
-        ("congestion_window_small", "with # loss(?:es)?", ("losses",)),
-        ("slow_target", "service time @ with every command", ("time: target_service",)),
-        ("line_saturated", "at its rate of @", ("rate of the line",)),
-        ("line_shared", "fill its rate of @", ("rate of the line",)),
-        ("", "Shares are of @ of busy time", ("busy time",)),
-        ("", "no command was in flight for another @", ("excluded: idle",)),
-        ("", "The device scan took @", ("excluded: scan",)),
-        ("", "Other work took @", ("excluded: scan",)),
-        ("", "SYNCHRONIZE CACHE took @ apart", ("excluded: flush",)),
-        ("", r"is network RTT \(@\)", ("RTT of the path",)),
-        ("", "receive-window-limited: @ of the time", ("share: receive_window",)),
-        ("", "cwnd-limited: @ of the time", ("share: congestion_window",)),
-        ("", "send-buffer-limited: @ of the time", ("share: send_buffer",)),
-        ("", "latency-bound: @ of the time", ("share: propagation",)),
-        ("", "target-bound: @ of the time", ("share: target_service",)),
-        ("", "line-bound: @ of the time", ("share: transfer",)),
-        ("", "initiator-bound: @ of the time is initiator think", ("share: initiator_think",)),
-        ("", "initiator-bound: @ of the time is initiator service", ("share: initiator_service",)),
-        ("", "ACK-limited: @ of the time", ("share: ack_wait",)),
+        ("receive_window_small", r"window \(@\) was full for @", ("largest receive window", "time: receive_window")),
+        ("receive_window_small", "window was full for @", ("time: receive_window",)),
+        ("receive_window_small", "stopped at @ again", ("largest receive window",)),
+        ("queue_depth_low", "issues one @ ", ("I/O size",)),
+        ("queue_depth_low", "keeps # \\w+ of @ in flight", ("queue depth", "I/O size")),
+        ("queue_depth_low", "A round trip takes @", ("RTT of the path",)),
+        ("block_size_small", "The I/O size of @", ("I/O size",)),
+        ("block_size_small", "a round trip of @", ("RTT of the path",)),
+        ("loss", "I/O waited @ for retransmissions", ("time: loss_recovery",)),
+        ("loss", "were lost # times", ("losses",)),
+        ("congestion_window_small", "were lost # times", ("losses",)),
+        ("slow_target", "waited @ for the target in total", ("time: target_service",)),
+        ("line_saturated", "The line is full, at @", ("rate of the line",)),
+        ("line_shared", "share the line and fill it, at @", ("rate of the line",)),
+        ("", "a round trip takes @", ("RTT of the path",)),
+        *_SHARES,
+        *_LARGEST,
     )
 )
 

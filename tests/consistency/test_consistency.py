@@ -66,13 +66,13 @@ def test_the_outputs_that_are_compared_say_much() -> None:
     trace = read(sample("sequential-read-4ms"))
     said = list(places.everything(trace, *places.diagnosed(trace)))
     assert {
-        "diagnose --json", "diagnose", "summary --json", "report", "report, gains", "diff", "diff --json", "model fit",
-        "plot budget", "headline in JSON", "finding receive_window_small in JSON",
+        "diagnose --json", "diagnose", "diagnose -v", "summary --json", "report", "report, gains", "diff",
+        "diff --json", "model fit", "plot budget", "headline in JSON", "finding receive_window_small in JSON",
     } <= {each.place for each in said}  # fmt: skip
     several = Counter(name for name, _ in {(each.name, each.place) for each in said})
     parts = ("receive_window", "congestion_window", "propagation", "target_service")
     assert min(several[f"time: {part}"] for part in parts) >= 5
-    names = ("busy time", "throughput, read", "RTT of the path", "queue depth", "pace", "idle fraction")
+    names = ("busy time", "throughput, read", "RTT of the path", "I/O size", "pace", "idle fraction")
     assert min(several[name] for name in names) >= 2
 
 

@@ -42,7 +42,7 @@ def test_a_stall_of_less_than_a_second_is_slowness() -> None:
     # from the last packet before the timer to the end of the recovery
     assert (finding.spans, finding.cost_ns, finding.frames) == (((at(1.0), at(1.4)),), 0.4 * SECOND, (81, 82))
     assert (finding.rank, finding.points_to) == ("slowness", "the path between the initiator and the tap")
-    assert finding.cause == (
+    assert finding.text == (
         "Session 0: ACKs of the initiator were lost, and no data; the target retransmitted 3 packets that had arrived, "
         "after timers in 1 recovery, and stalled for 400.0 ms. The ACKs never reached the tap: they were lost between "
         "the initiator and the tap. The initiator had the data before the retransmissions: it reported it as received "
@@ -64,13 +64,13 @@ def test_a_recovery_while_nothing_is_in_flight_stalls_nothing() -> None:
 def test_where_the_acks_were_lost() -> None:
     finding = found(stalled(0.4, ack_loss="beyond_tap", to_target=True).diagnosis())
     assert finding
-    assert "The ACKs passed the tap: they were lost between the tap and the initiator." in finding.cause
+    assert "The ACKs passed the tap: they were lost between the tap and the initiator." in finding.text
     assert finding.points_to == "the path between the tap and the initiator"
     told = stalled(0.4)
     told.add("recoveries", connection=0, ack_loss="beyond_tap", time_first_ns=1.3, time_last_ns=1.35)
     finding = found(told.diagnosis())
     assert finding
-    assert "They were lost on both sides of the tap." in finding.cause
+    assert "They were lost on both sides of the tap." in finding.text
     assert finding.points_to == "the path on both sides of the tap"
 
 
@@ -87,7 +87,7 @@ def test_of_several_taps_the_sentences_name_the_one_beside_the_sender() -> None:
         assert finding.points_to == expected
         assert (
             f"The ACKs never reached the {expected[-5:]}: they were lost {expected.removeprefix('the path ')}."
-            in finding.cause
+            in finding.text
         )
 
 
@@ -135,7 +135,9 @@ def test_losses_of_both_kinds_are_told_apart() -> None:
     assert own
     assert loss
     assert (own.cost_ns, loss.cost_ns) == (0.4 * SECOND, 0.1 * SECOND)
-    assert loss.text.startswith("1 loss to the initiator (1 retransmission")
+    assert loss.text.startswith(
+        "I/O waited 100.0 ms for retransmissions, at most 100.0 ms at a time. Packets to the initiator were lost once "
+    )
 
 
 # --- a simulated path, whose link drops packets without data, or with data
@@ -168,7 +170,7 @@ def test_a_path_that_drops_acks(tmp_path: Path) -> None:
     ):
         finding = found(diagnosis)
         assert finding
-        assert place in finding.cause
+        assert place in finding.text
         # ACKs are dropped for 0.7 s; the timer of 0.2 s doubles, and fires at most once after that
         assert 0.6 * SECOND < (finding.cost_ns or 0) < 1.4 * SECOND
 

@@ -52,7 +52,7 @@ def test_an_error_has_its_sense_its_blocks_and_how_many() -> None:
     diagnosis = told.diagnosis()
     finding = found(diagnosis)
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         "Session 0: 3 of 23 READ commands to LUN 0 ended in MEDIUM ERROR, unrecovered read error "
         "(3/11/00), from 1.00 s to 3.00 s, at LBA 640 to 703, 6400 to 6431. No retry succeeded: these are I/O errors."
     )
@@ -63,7 +63,7 @@ def test_an_error_has_its_sense_its_blocks_and_how_many() -> None:
     assert "smartctl" in finding.advice[0]
     headline = diagnosis.headline
     assert headline
-    assert (headline.name, headline.text) == ("command_errors", finding.cause)
+    assert (headline.name, headline.text) == ("command_errors", finding.text)
 
 
 def test_errors_among_reads_that_succeed_cost_their_own_time() -> None:
@@ -100,7 +100,7 @@ def test_an_error_is_an_io_error_unless_a_retry_succeeds(failures: int, after_s:
     assert finding.is_final == is_final
     assert finding.severity == ("error" if is_final else "warning")
     words = "These are" if failures > 1 else "this is an I/O error"
-    assert ("I/O error" in finding.cause) == is_final, words
+    assert ("I/O error" in finding.text) == is_final, words
 
 
 def test_a_retry_is_of_the_same_blocks_on_the_same_lun() -> None:
@@ -135,7 +135,7 @@ def test_waiting_until_a_lun_is_ready_costs_its_time() -> None:
     finding = found(diagnosis)
     assert finding
     assert (finding.severity, finding.is_final, finding.cost_ns) == ("warning", False, 3.001 * SECOND)
-    assert finding.cause.endswith("All succeeded when they were retried.")
+    assert finding.text.endswith("All succeeded when they were retried.")
     assert diagnosis.headline
     assert diagnosis.headline.name == "command_errors"
 
@@ -150,7 +150,7 @@ def test_what_a_healthy_kernel_meets_is_no_error() -> None:
     told.read(0, 2.0, 2.001, **at_block(640, **MEDIUM_ERROR))
     finding = found(told.diagnosis())
     assert finding
-    assert finding.cause.endswith("3 other CHECK CONDITIONs, answers to probes or reports of events, are no errors.")
+    assert finding.text.endswith("3 more CHECK CONDITIONs are normal: answers to probes or reports of events.")
 
 
 def test_an_unsupported_read_is_an_error() -> None:
@@ -167,7 +167,7 @@ def test_a_failed_flush_is_an_error_and_a_failed_inquiry_is_a_note() -> None:
     flush = found(told.diagnosis())
     assert flush
     assert (flush.is_final, flush.severity) == (True, "error")
-    assert "the only SYNCHRONIZE CACHE command to LUN 0 ended in MEDIUM ERROR" in flush.cause
+    assert "the only SYNCHRONIZE CACHE command to LUN 0 ended in MEDIUM ERROR" in flush.text
     told = reading()
     told.read(0, 1.0, 1.001, operation="test_unit_ready", bytes=0, **NOT_READY)
     diagnosis = told.diagnosis()
@@ -197,7 +197,7 @@ def test_recordings_of_kernels(name: str, words: str, tap: str) -> None:
     diagnosis = examine(trace.table)
     finding = found(diagnosis)
     assert finding
-    assert words in finding.cause
+    assert words in finding.text
     assert diagnosis.headline
     assert diagnosis.headline.name == "command_errors"
 
@@ -225,7 +225,7 @@ def test_recorded_errors(name: str, words: str) -> None:
     diagnosis = examine(iscsitrace.read(file, tables=NEEDED).table)
     finding = found(diagnosis)
     assert finding
-    assert words in finding.cause
+    assert words in finding.text
     assert diagnosis.headline
     assert diagnosis.headline.name == "command_errors"
 
@@ -247,7 +247,7 @@ def test_sense_data_that_the_snaplen_cut(failed: float, retried: float | None, i
         told.read(0, retried, retried + 0.004, **at_block(640))
     finding = found(told.diagnosis())
     assert finding
-    assert "CHECK CONDITION, no sense data in the capture" in finding.cause
+    assert "CHECK CONDITION, no sense data in the capture" in finding.text
     assert (finding.is_final, finding.severity == "error") == (is_final, is_final)
 
 
@@ -261,12 +261,12 @@ def test_statuses_whose_addresses_the_snaplen_cut(count: int, is_final: bool) ->
     told.read(0, 9, None, status=2, operation=None, lba=None, block_count=None)
     finding = found(told.diagnosis())
     assert finding
-    assert f"Session 0: {count} of " in finding.cause or count == 1
-    assert " commands to LUN 0 ended in CHECK CONDITION" in finding.cause or count == 1
-    assert "NONE" not in finding.cause
+    assert f"Session 0: {count} of " in finding.text or count == 1
+    assert " commands to LUN 0 ended in CHECK CONDITION" in finding.text or count == 1
+    assert "NONE" not in finding.text
     assert (finding.is_final, finding.severity == "error") == (is_final, is_final)
     unclear = "The capture does not show what it addressed, nor whether that was retried."
-    assert (unclear in finding.cause) == (not is_final)
+    assert (unclear in finding.text) == (not is_final)
 
 
 def paths(*, second: float) -> Told:
@@ -291,7 +291,7 @@ def test_a_retry_over_another_path_to_the_volume() -> None:
     finding = found(paths(second=2.0).diagnosis())
     assert finding
     assert (finding.is_final, finding.severity) == (False, "warning")
-    assert "It succeeded when it was retried over another path (session 1)." in finding.cause
+    assert "It succeeded when it was retried over another path (session 1)." in finding.text
     # from the command to the status of its retry
     assert finding.cost_ns == 1_005 * MS
 

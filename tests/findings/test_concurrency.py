@@ -25,9 +25,11 @@ def basis(queue_depth: int = 1, connections: int = 1, rates: dict[int, float] | 
 
 
 @pytest.mark.parametrize(
-    ("queue_depth", "depths"), [(1, [8, 32]), (7, [8, 32]), (8, [32, 128]), (32, [128]), (127, [128]), (128, [])]
+    ("queue_depth", "depths"),
+    [(1, []), (2, [8, 32]), (7, [8, 32]), (8, [32, 128]), (32, [128]), (127, [128]), (128, [])],
 )
 def test_the_next_two_depths_above_the_measured_one_are_tried(queue_depth: int, depths: list[int]) -> None:
+    """Beside one command in flight none: it shows no application that has others to issue."""
     words = [f"queue depth {depth}" for depth in depths]
     assert [change.words for change in next_queue_depths(basis(queue_depth))] == words
     assert [change.words for change in next_queue_depth(basis(queue_depth))] == words[:1]

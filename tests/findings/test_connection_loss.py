@@ -46,12 +46,10 @@ def lost(*, in_flight: int = 1, how: Mapping[str, Any] | None = None) -> Told:
 def test_a_reset_has_its_side_its_commands_and_the_time_to_the_next_io() -> None:
     finding = found(lost(in_flight=3).diagnosis())
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         "Sessions 0 and 1 lost their connection for 3.7 s, from 0.50 s to 4.20 s. The target reset the connection at "
         "0.50 s. 3 commands had no status. The initiator logged in again 3.5 s later, and I/O resumed."
     )
-    # the facts; the headline has the story
-    assert finding.text == "sessions 0 and 1 lost their connection for 3.7 s, from 0.50 s to 4.20 s"
     assert (finding.cost_ns, finding.spans) == (3.7 * SECOND, ((at(0.5), at(4.2)),))
     assert (finding.severity, finding.sessions) == ("error", (0, 1))
 
@@ -74,7 +72,7 @@ def test_a_reset_has_its_side_its_commands_and_the_time_to_the_next_io() -> None
 def test_who_ended_it(how: dict[str, float], sentence: str) -> None:
     finding = found(lost(how=how).diagnosis())
     assert finding
-    assert sentence in finding.cause
+    assert sentence in finding.text
 
 
 def test_a_capture_that_lacks_pdus_may_lack_the_logout_and_statuses() -> None:
@@ -88,18 +86,18 @@ def test_a_capture_that_lacks_pdus_may_lack_the_logout_and_statuses() -> None:
     closed = {"fin_to_target_ns": 5}
     whole = ended("closed", **closed)
     assert whole
-    assert "1 command had no status." in whole.cause
+    assert "1 command had no status." in whole.text
     for name in ("gap_bytes_to_target", "missing_pdu_count_to_target", "missing_pdu_count_to_initiator"):
         assert ended("closed", **closed, **{name: 1}) is None
     # nobody resets what was logged out, and a status may be lacking
     reset = ended("reset", rst_to_initiator_ns=5, missing_pdu_count_to_initiator=1)
     assert reset
-    assert "had no status" not in reset.cause
+    assert "had no status" not in reset.text
     # a login after it takes its place, and nothing says that it was logged out
     again = lost(how=closed | {"missing_pdu_count_to_initiator": 1})
     again_found = found(again.diagnosis())
     assert again_found
-    assert "had no status" not in again_found.cause
+    assert "had no status" not in again_found.text
 
 
 def test_a_nop_without_an_answer_is_why() -> None:
@@ -107,7 +105,7 @@ def test_a_nop_without_an_answer_is_why() -> None:
     told.add("nops", connection=0, request_ns=0.2, request_frame=5, is_ping=True, is_from_initiator=True)
     finding = found(told.diagnosis())
     assert finding
-    assert "The initiator closed the connection at 0.50 s, 300.0 ms after a NOP without an answer." in finding.cause
+    assert "The initiator closed the connection at 0.50 s, 300.0 ms after a NOP without an answer." in finding.text
 
 
 @pytest.mark.parametrize(
@@ -152,10 +150,10 @@ def test_a_dead_connection_is_lost_from_what_was_retransmitted_in_vain(
     finding = found(diagnosis)
     assert finding
     assert finding.spans == ((at(closed if since is None else since), at(closed + 0.3)),)
-    assert ("after the first retransmission without an answer. The initiator logged in again" in finding.cause) == (
+    assert ("after the first retransmission without an answer. The initiator logged in again" in finding.text) == (
         since is not None
     )
-    assert (" after that retransmission, and I/O resumed" in finding.cause) == (since is not None)
+    assert (" after that retransmission, and I/O resumed" in finding.text) == (since is not None)
     if since is not None:
         assert finding.points_to == f"the path or the {'target' if to_target else 'initiator'}"
         assert diagnosis.headline
@@ -168,7 +166,7 @@ def test_commands_in_flight_tell_more_than_what_was_retransmitted() -> None:
     told.add("recoveries", connection=0, to_target=False, cause="timeout", time_first_ns=0.6, retransmitted_packets=7)
     finding = found(told.diagnosis())
     assert finding
-    assert "retransmission" not in finding.cause
+    assert "retransmission" not in finding.text
 
 
 def test_a_session_that_is_never_back_ended_in_an_error() -> None:
@@ -180,7 +178,7 @@ def test_a_session_that_is_never_back_ended_in_an_error() -> None:
     finding = found(diagnosis)
     assert finding
     assert (finding.is_final, finding.cost_ns) == (True, None)
-    assert finding.cause.endswith("No login followed in the capture.")
+    assert finding.text.endswith("No login followed in the capture.")
     assert diagnosis.headline
     assert diagnosis.headline.name == "connection_lost"
 
@@ -254,7 +252,7 @@ def test_a_session_that_is_lost_twice_costs_the_time_of_both() -> None:
     told.reads(2, 9.5, 20)
     finding = found(told.diagnosis())
     assert finding
-    assert finding.cause.startswith(
+    assert finding.text.startswith(
         "Sessions 0 to 2 lost their connection 2 times, the longest for 4.5 s, from 5.00 s to 9.51 s. "
     )
     assert finding.spans == ((at(0.5), at(2.505)), (at(5.0), at(9.505)))
@@ -285,7 +283,7 @@ def test_of_several_connections_the_last_one_counts() -> None:
     told.reads(1, 8.0, 20)
     finding = found(told.diagnosis())
     assert finding
-    assert "The initiator reset the connection at 5.00 s." in finding.cause
+    assert "The initiator reset the connection at 5.00 s." in finding.text
     assert finding.spans == ((at(5.0), at(8.005)),)
 
 
@@ -308,7 +306,7 @@ def test_a_session_whose_login_was_not_captured_falls_silent() -> None:
     told.reads(1, 9.5, 20)
     finding = found(told.diagnosis())
     assert finding
-    assert "The connection fell silent at 2.00 s. The initiator logged in again 7.0 s later" in finding.cause
+    assert "The connection fell silent at 2.00 s. The initiator logged in again 7.0 s later" in finding.text
 
 
 def test_data_after_the_close_is_no_resumption() -> None:
@@ -317,7 +315,7 @@ def test_data_after_the_close_is_no_resumption() -> None:
     told.read(0, 0.4, 0.6)
     finding = found(told.diagnosis())
     assert finding
-    assert "for 3.7 s, from 0.50 s to 4.20 s." in finding.cause
+    assert "for 3.7 s, from 0.50 s to 4.20 s." in finding.text
 
 
 def test_a_dead_connection_is_lost_from_the_nop_on() -> None:
@@ -334,7 +332,7 @@ def test_a_dead_connection_is_lost_from_the_nop_on() -> None:
     finding = found(diagnosis)
     assert finding
     assert finding.spans == ((at(16.0), at(23.3)),)
-    assert "7.0 s after a NOP without an answer. The initiator logged in again 7.1 s after that NOP" in finding.cause
+    assert "7.0 s after a NOP without an answer. The initiator logged in again 7.1 s after that NOP" in finding.text
     # what the new session lacked of a second of progress is not an outage of its own
     assert [each.name for each in diagnosis.stories[0].findings] == ["connection_lost"]
 
@@ -349,7 +347,7 @@ def test_a_nop_that_a_later_answer_follows_is_not_why() -> None:
     told.reads(1, 25.0, 20)
     finding = found(told.diagnosis())
     assert finding
-    assert "NOP" not in finding.cause
+    assert "NOP" not in finding.text
     assert finding.spans == ((at(23.0), at(25.005)),)
 
 
@@ -471,7 +469,7 @@ def test_recordings_of_kernels(name: str, sentence: str, least_s: float, tap: st
     diagnosis = examine(trace.table)
     finding = found(diagnosis)
     assert finding
-    assert sentence in finding.cause
+    assert sentence in finding.text
     assert finding.cost_ns
     assert least_s * SECOND <= finding.cost_ns <= (least_s + 5) * SECOND
     assert diagnosis.headline
@@ -498,7 +496,7 @@ def test_commands_that_another_path_took_over() -> None:
     assert (
         "1 command had no status. The initiator ran it over another path (session 1); the last ended 5.0 s after the "
         "loss."
-    ) in finding.cause
+    ) in finding.text
     assert (finding.cost_ns, finding.is_final) == (5 * SECOND, False)
 
 
@@ -506,7 +504,7 @@ def test_another_path_that_reads_something_else() -> None:
     finding = found(failing_over(again=False).diagnosis())
     assert finding
     assert finding.is_final
-    assert "another path" not in finding.cause
+    assert "another path" not in finding.text
 
 
 def test_a_host_that_repeats_and_closes_after_the_new_login_does_not_end_the_silence() -> None:
@@ -519,4 +517,4 @@ def test_a_host_that_repeats_and_closes_after_the_new_login_does_not_end_the_sil
     told.reads(1, 9.5, 20)
     finding = found(told.diagnosis())
     assert finding
-    assert "The connection fell silent at 2.00 s. The initiator logged in again 7.0 s later" in finding.cause
+    assert "The connection fell silent at 2.00 s. The initiator logged in again 7.0 s later" in finding.text

@@ -141,7 +141,8 @@ def test_the_command_on_a_simulated_run(tmp_path: Path) -> None:
     document: dict[str, Any] = json.loads(result.stdout)
     (session,) = document["sessions"]
     assert session["limiter"] == "propagation"
-    assert "one 128 KiB read at a time (queue depth 1)" in session["verdict"]
+    assert session["verdict"] == "limited"
+    assert "The initiator issues one 128 KiB read at a time" in session["headline"]["text"]
     assert sum(session["budget"].values()) == sum(document["budget"].values()) > 0
 
 

@@ -86,7 +86,7 @@ def test_the_median_wait_of_reads_for_the_target() -> None:
     # 9 * 7 + 3 * 95
     assert "348.0 ms" in text
     assert "95.0 ms" in text
-    assert "median 7.0 ms (12 reads)" in text
+    assert "typically takes 7.0 ms per read" in text
 
 
 def test_r2t_and_status_of_a_write_both_count_beyond_the_rtt() -> None:
@@ -98,7 +98,7 @@ def test_r2t_and_status_of_a_write_both_count_beyond_the_rtt() -> None:
         parts += [("propagation", 16 * MS), ("target_service", 3 * MS)]
         story.task(*parts, operation="write", **instants)
     # 2 ms beyond the RTT for the R2T, and 3 ms for the status
-    assert "median 5.0 ms (12 writes)" in found(story, "slow_target").text
+    assert "typically takes 5.0 ms per write" in found(story, "slow_target").text
 
 
 def test_the_median_think_time_of_a_job() -> None:
@@ -189,13 +189,14 @@ def test_inquiries_do_not_change_the_cause_of_the_reads_waits() -> None:
     story.tasks(40, ("propagation", 16 * MS), operation="inquiry", data_bytes=36, bytes=36)
     opinion = story.opinion()
     assert (opinion.findings[0].name, opinion.findings[0].share) == ("queue_depth_low", 1.0)
-    assert "queue depth 1" in opinion.verdict
-    assert "40 non-I/O commands" in opinion.verdict
+    assert (opinion.headline.name, opinion.headline.cost_ns) == ("queue_depth_low", 8 * 16 * MS)
+    assert opinion.time
+    assert opinion.time.uses_ns["scan"] == 40 * 16 * MS
 
 
 def test_a_capture_with_mostly_unknown_time_gets_no_headline() -> None:
     def is_too_poor(unknown_ns: int) -> bool:
-        verdict = Story().tasks(10, ("propagation", 16 * MS), ("unknown", unknown_ns)).opinion().verdict
+        verdict = Story().tasks(10, ("propagation", 16 * MS), ("unknown", unknown_ns)).opinion().headline.text
         return "too poor" in verdict
 
     assert is_too_poor(16 * MS)

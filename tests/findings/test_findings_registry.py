@@ -14,9 +14,10 @@ from iscsitrace import findings
 from iscsitrace.diagnosis import opinions, registry
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.diagnosis.registry import PROBLEMS
+from iscsitrace.findings import login_advice
 from iscsitrace.findings.case import Case, Groups
-from iscsitrace.findings.distance import QUEUE_DEPTH_LOW
-from iscsitrace.findings.finding import Advice, Explains, Found, Observation, Scope, anywhere, in_order
+from iscsitrace.findings.distance import BLOCK_SIZE_SMALL, QUEUE_DEPTH_LOW
+from iscsitrace.findings.finding import DATA_AT_RISK, Advice, Explains, Found, Observation, Scope, anywhere, in_order
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.grouping import Grouping, sessions_and_connections_of
 from tests.support.story import Story
@@ -66,10 +67,12 @@ def test_problems_of_equal_share_follow_the_order_of_the_docs() -> None:
 
 
 def test_a_problem_that_is_looked_at_has_the_share_of_its_cost() -> None:
-    problem = replace(QUEUE_DEPTH_LOW, tell=lambda case: Observation("seen", [7], case.subject.jobs_ns / 4))
+    problem = replace(
+        QUEUE_DEPTH_LOW, rank="slowness", tell=lambda case: Observation("seen", [7], case.subject.jobs_ns / 4)
+    )
     for found in (problem.find(case) for case in cases(classic())):
         assert found
-        assert (found.share, found.severity, found.frames, found.cause) == (0.25, "warning", (7,), "Seen.")
+        assert (found.share, found.severity, found.frames, found.text) == (0.25, "warning", (7,), "Seen.")
 
 
 def test_problems_of_sessions_are_not_reported_for_connections() -> None:
@@ -97,29 +100,43 @@ def test_a_problem_is_looked_for_only_where_its_part_takes_its_least_share() -> 
 
 def test_a_gain_stays_with_its_advice_when_another_is_inserted() -> None:
     case, _ = cases(classic())
-    (plain, *_) = opinions.with_gains(lambda: case, [finding for finding in [QUEUE_DEPTH_LOW.find(case)] if finding])
-    problem = replace(QUEUE_DEPTH_LOW, advice=(Advice("Buy a faster network."), *QUEUE_DEPTH_LOW.advice))
+    (plain, *_) = opinions.with_gains(lambda: case, [finding for finding in [BLOCK_SIZE_SMALL.find(case)] if finding])
+    problem = replace(BLOCK_SIZE_SMALL, advice=(Advice("Buy a faster network."), *BLOCK_SIZE_SMALL.advice))
     (longer, *_) = opinions.with_gains(lambda: case, [finding for finding in [problem.find(case)] if finding])
-    own = QUEUE_DEPTH_LOW.advice[0]
+    own = BLOCK_SIZE_SMALL.advice[0]
     for finding, place in ((plain, 0), (longer, 1)):
-        # one RTT per command, and nothing else: eight at once have eight times the throughput
+        # one RTT per command, and nothing else: one of twice the size has twice the throughput
         first = finding.gains[0]
-        assert (first.advice, first.change, first.throughput_factor) == (own, "queue depth 8", pytest.approx(8))
+        assert (first.advice, first.change, first.throughput_factor) == (own, "256 KiB I/O", pytest.approx(2))
         assert [each["advice"] for each in finding.as_dict()["gains"]] == [place] * len(finding.gains)
-        assert [bool(of) for _, of in finding.gains_by_advice()] == [False] * place + [True, False, False]
+        assert [bool(of) for _, of in finding.gains_by_advice()] == [False] * place + [True]
     assert longer.gains == plain.gains
     assert longer.advice[0] == "Buy a faster network."
 
 
+def test_advice_that_changes_a_setting_says_what_it_touches() -> None:
+    changed = re.compile(r"\b(?:net|node)\.[a-z]|\bset (?:parameter|attribute)\b")
+    # these look at a setting, or leave it as it is
+    looks = ("Check", "Compare", "Keep", "Larger buffers", "Find", "No action")
+    every = [(name, each) for name, problem in PROBLEMS.items() for each in problem.advice]
+    every += [("login_failed", each) for each in login_advice.ALL]
+    setting = [(name, each) for name, each in every if changed.search(each.text) and not each.text.startswith(looks)]
+    assert len(setting) > 20
+    assert [(name, each.text) for name, each in setting if not each.touches] == []
+    risky = {name for name, each in every if each.touches.startswith(DATA_AT_RISK)}
+    assert risky == {"mirror_waits_for_farthest", "slow_operation"}
+
+
 def test_the_first_what_if_comes_first_and_keeps_its_index() -> None:
     case, _ = cases(classic())
-    depth, *others = QUEUE_DEPTH_LOW.advice
-    first = Advice("Try this first.", depth.what_if, is_tried_first=True)
+    larger, *others = BLOCK_SIZE_SMALL.advice
+    first = Advice("Try this first.", larger.what_if, is_tried_first=True)
     (found,) = opinions.with_gains(
         lambda: case,
-        [finding for finding in [replace(QUEUE_DEPTH_LOW, advice=(depth, *others, first)).find(case)] if finding],
+        [finding for finding in [replace(BLOCK_SIZE_SMALL, advice=(larger, *others, first)).find(case)] if finding],
     )
     places = [each["advice"] for each in found.as_dict()["gains"]]
     assert places == sorted(places, reverse=True)
-    assert set(places) == {0, 3}
-    assert found.as_dict()["gain"]["advice"] == 3
+    # the second of its advice has no case here
+    assert set(places) == {0, 1}
+    assert found.as_dict()["gain"]["advice"] == 1

@@ -158,10 +158,11 @@ def test_six_pieces_of_a_system_call_are_named() -> None:
         (7, " + ".join(["4 KiB"] * 6) + " + ..."),
     ):
         words = (
-            f"inferred system calls of {4 * count} KiB, each split into {count} commands ({pieces}), issued together"
+            f"The kernel seems to split system calls of {4 * count} KiB into {count} commands ({pieces}), issued "
+            "together."
         )
         assert _of_call(call(count)) == words
-    assert _of_call(call(2, is_at_once=False)).endswith(", issued one after another")
+    assert _of_call(call(2, is_at_once=False)).endswith(", issued one after another.")
 
 
 def test_blocks_at_least_twice_as_large_and_whole_system_calls_are_tried() -> None:

@@ -1,4 +1,4 @@
-"""Headlines on stories: every limiter with its sentence, poor captures, notes."""
+"""Headlines on stories: the verdict, every limiter with its sentence, poor captures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from iscsitrace.diagnosis import headline
-from iscsitrace.findings.case import Case, Groups
 from iscsitrace.findings.finding import Explains
 from iscsitrace.measure.grouping import sessions_of
 from iscsitrace.measure.session import WAITS
@@ -43,7 +42,7 @@ def test_a_poor_capture_names_what_is_missing_and_the_first_frames_after_it() ->
     assert found
     assert found.text == (
         "5 % of the time cannot be attributed; only 94 % of the stream bytes are decoded; "
-        "only 94 % of the PDUs were captured"
+        "only 94 % of the PDUs were captured."
     )
     assert (found.share, found.frames, found.severity) == (0.05, (40, 42, 43, 44), "data_loss")
 
@@ -60,7 +59,7 @@ def test_missing_bytes_alone_do_not_hide_the_limiter() -> None:
     story.connection["explained_bytes_to_initiator"] = 1
     opinion = story.opinion()
     assert [finding.name for finding in opinion.findings] == ["capture_poor"]
-    assert opinion.verdict == "No problem found. Session 0 is line-bound: 100 % of the time is data transfer."
+    assert opinion.headline.text == "Session 0 is healthy. The largest part of the I/O time is data transfer (100 %)."
 
 
 def test_without_commands_an_unknown_rtt_matters_to_nothing() -> None:
@@ -70,31 +69,31 @@ def test_without_commands_an_unknown_rtt_matters_to_nothing() -> None:
 def test_a_device_scan_alone_has_no_shares() -> None:
     story = Story().tasks(9, ("propagation", 16 * MS), operation="inquiry", data_bytes=36, bytes=36)
     opinion = story.task(("propagation", 16 * MS), operation="test_unit_ready", data_bytes=0, bytes=0).opinion()
-    assert opinion.verdict == (
+    assert opinion.headline.text == (
         "Nothing was read or written in session 0: 10 commands of a device scan (INQUIRY, TEST UNIT READY)."
     )
     assert (opinion.limiter, opinion.idle_fraction, [each.name for each in opinion.findings]) == (None, None, ["no_io"])
     polls = Story().tasks(2, ("target_service", 16 * MS), operation="test_unit_ready", data_bytes=0, bytes=0)
-    assert polls.opinion().verdict == (
+    assert polls.opinion().headline.text == (
         "Nothing was read or written in session 0: 2 commands that move no data (TEST UNIT READY)."
     )
 
 
 def test_few_commands_that_moved_data_are_too_few() -> None:
-    one = Story().task(("propagation", 16 * MS)).opinion().verdict
-    assert one.endswith("Only 1 command moved data: too few to be sure.")
+    one = Story().task(("propagation", 16 * MS)).opinion().headline.text
+    assert one.startswith("Session 0: only 1 command moved data, too few for a verdict. ")
 
 
 def test_a_poor_capture_gets_no_headline_if_it_hides_the_limiter() -> None:
     story = Story().tasks(10, ("propagation", 16 * MS), ("unknown", 17 * MS))
-    assert story.opinion().verdict == (
-        "Session 0: limiter unknown, the capture is too poor: 52 % of the time cannot be attributed."
+    assert story.opinion().headline.text == (
+        "Session 0: the capture is too poor for a verdict. 52 % of the time cannot be attributed."
     )
     story = Story().tasks(10, ("propagation", 17 * MS), ("unknown", 16 * MS))
-    assert story.opinion().verdict.startswith("Session 0 is latency-bound: 52 % of the time is network RTT (16.0 ms).")
+    assert story.opinion().headline.text.startswith("Session 0 is limited by the distance. ")
     story = Story(rtt_to_target_ns=None).tasks(10, ("target_service", 17 * MS))
-    assert story.opinion().verdict == (
-        "Session 0: limiter unknown, the capture is too poor: the RTT to one side or both was not measured."
+    assert story.opinion().headline.text == (
+        "Session 0: the capture is too poor for a verdict. The RTT to one side or both was not measured."
     )
 
 
@@ -103,9 +102,9 @@ def test_a_poor_capture_gets_no_headline_if_it_hides_the_limiter() -> None:
 
 def test_the_headline_of_reads_at_queue_depth_1() -> None:
     opinion = Story().tasks(10, ("propagation", 16 * MS), ("transfer", 4_500_000)).opinion()
-    assert opinion.verdict == (
-        "Session 0 is latency-bound: 78 % of the time is network RTT (16.0 ms). "
-        "It issues one 128 KiB read at a time (queue depth 1)."
+    assert opinion.headline.text == (
+        "Session 0 is limited by the distance. The initiator issues one 128 KiB read at a time, and waits for the "
+        "network (78 % of the I/O time). A round trip takes 16.0 ms."
     )
     assert (opinion.limiter, opinion.idle_fraction) == ("propagation", pytest.approx(160 / 205))
     assert opinion.budget == dict.fromkeys(opinion.budget or {}, 0) | {
@@ -114,48 +113,51 @@ def test_the_headline_of_reads_at_queue_depth_1() -> None:
     }
 
 
+# who waits, and for what; without losses nothing is wrong that the packets show
 LIMITERS = [
-    ("target_service", "target-bound", "target service time. Every command in flight was stalled for 600.0 ms"),
-    ("initiator_service", "initiator-bound", "initiator service time, from R2T to first Data-Out. The initiator"),
-    ("ack_wait", "ACK-limited", "data that TCP holds back until an ACK arrives. 10 commands waited"),
-    ("receive_window", "receive-window-limited", "waiting for the receive window to open. The initiator's receive"),
+    ("target_service", "problem", "The initiator waited 600.0 ms for the target in total, at most 60.0 ms at a time"),
+    ("initiator_service", "problem", "The initiator answered R2Ts late"),
+    ("ack_wait", "problem", "10 commands waited while TCP held data back until an ACK arrived, typically for 60.0 ms"),
+    ("receive_window", "problem", "The initiator's TCP receive window (64 KiB) was full for 600.0 ms"),
     (
         "congestion_window",
-        "cwnd-limited",
-        "waiting for the congestion window to open. The sender is the target, with 0 losses",
+        "limited",
+        "The target waited for ACKs although the receive window had room and no packet was lost",
     ),
-    ("send_buffer", "send-buffer-limited", "waiting for room in the send buffer. The target was send-buffer-limited"),
-    ("loss_recovery", "loss-limited", "recovery from packet loss. 0 losses"),
+    ("send_buffer", "problem", "The target's send buffer was full"),
+    ("loss_recovery", "problem", "I/O waited 600.0 ms for retransmissions"),
 ]
 
 
-@pytest.mark.parametrize(("part", "limited", "words"), LIMITERS)
-def test_every_limiter_has_its_headline(part: str, limited: str, words: str) -> None:
-    verdict = Story().tasks(10, (part, 60 * MS), ("transfer", 40 * MS)).add("senders", **SENDER).opinion().verdict
-    assert verdict.startswith(f"Session 0 is {limited}: 60 % of the time is {words}")
+@pytest.mark.parametrize(("part", "kind", "words"), LIMITERS)
+def test_every_limiter_has_its_headline(part: str, kind: str, words: str) -> None:
+    found = Story().tasks(10, (part, 60 * MS), ("transfer", 40 * MS)).add("senders", **SENDER).opinion().headline
+    start = {"problem": "Session 0 has a problem. ", "limited": "Session 0 is limited by TCP. "}[kind]
+    assert (found.kind, found.text[: len(start + words)]) == (kind, start + words)
+    first, _, _ = found.text.removeprefix(start).partition(". ")
+    assert first.removesuffix(".").endswith(" (60 % of the I/O time)")
 
 
-def test_an_idle_initiator_has_its_headline() -> None:
+def test_an_idle_initiator_is_healthy() -> None:
     story = Story()
     for _ in range(10):
         story.task(("transfer", 40 * MS)).pause(60 * MS)
     story.task(("transfer", MS))
-    assert story.opinion().verdict == (
-        "No problem found. Session 0 is initiator-bound: 60 % of the time is initiator think time, with no commands in "
-        "flight. The initiator was idle 10 times within its I/O (no commands in flight), median 60.0 ms."
+    found = story.opinion().headline
+    # 600 of 10 x 100 + 1 ms
+    assert found.text == (
+        "Session 0 is healthy. The largest part of the I/O time is pauses of the initiator between I/Os (60 %)."
     )
+    assert (found.kind, found.name, found.first_step) == ("healthy", "none", "")
 
 
 def test_a_device_scan_has_no_share_of_the_time() -> None:
     story = Story().tasks(8, ("transfer", 1 * MS))
     story.tasks(40, ("propagation", 16 * MS), operation="inquiry", data_bytes=36, bytes=36)
-    assert story.opinion().verdict == (
-        "No problem found. Session 0 is line-bound: 100 % of the time is data transfer. "
-        "The device scan took 640.0 ms: 40 non-I/O commands (INQUIRY)."
-    )
-    # 4 ms are not worth a note beside 96
-    brief = Story().tasks(8, ("transfer", 12 * MS)).task(("propagation", 4 * MS), operation="inquiry", bytes=36)
-    assert brief.opinion().verdict == "No problem found. Session 0 is line-bound: 100 % of the time is data transfer."
+    opinion = story.opinion()
+    assert opinion.headline.text == "Session 0 is healthy. The largest part of the I/O time is data transfer (100 %)."
+    assert opinion.time
+    assert opinion.time.uses_ns["scan"] == 640 * MS
 
 
 def test_every_wait_is_tested_here() -> None:
@@ -166,93 +168,123 @@ def test_every_wait_is_tested_here() -> None:
 
 
 def test_r2t_rounds_are_reported_rather_than_the_queue_depth() -> None:
-    assert "A 256 KiB write needs 4 R2Ts, one after another" in writes(10, 4, immediate=1).opinion().verdict
+    assert "A 256 KiB write needs 4 R2Ts, one after another" in writes(10, 4, immediate=1).opinion().headline.text
 
 
-def test_idle_gaps_are_excluded_and_reported() -> None:
+def test_idle_gaps_are_excluded() -> None:
     story = Story()
     for pause_ns in (*(5 * MS,) * 4, 10 * SECOND, *(5 * MS,) * 4, 0):
         story.tasks(2, ("propagation", 15 * MS), ("transfer", 5 * MS)).pause(pause_ns)
     opinion = story.opinion()
     # 300 of 10 x 40 + 8 x 5 ms
-    assert opinion.verdict == (
-        "Session 0 is latency-bound: 68 % of the time is network RTT (16.0 ms). It issues one 128 KiB read at a time "
-        "(queue depth 1). Shares are of 440.0 ms of busy time; no command was in flight for another 10.0 s."
+    assert opinion.headline.text == (
+        "Session 0 is limited by the distance. The initiator issues one 128 KiB read at a time, and waits for the "
+        "network (68 % of the I/O time). A round trip takes 16.0 ms."
     )
     assert opinion.limiter == "propagation"
+    assert opinion.time
+    assert opinion.time.uses_ns["idle"] == 10 * SECOND
 
 
-def test_a_full_line() -> None:
-    story = Story().tasks(10, ("transfer", 95 * MS), ("propagation", 5 * MS)).add("senders", **SENDER)
-    assert story.opinion().verdict == (
-        "No problem found. Session 0 is line-bound: 95 % of the time is data transfer (line rate 40.0 MB/s)."
-    )
-    story = Story().tasks(10, ("transfer", 60 * MS), ("propagation", 40 * MS))
-    assert story.opinion().verdict.endswith(
-        "It is also latency-bound: 40 % of the time is network RTT (16.0 ms). "
-        "It issues one 128 KiB read at a time (queue depth 1)."
-    )
+def test_a_limit_leads_only_where_it_causes_the_limiter() -> None:
+    far = Story().tasks(10, ("transfer", 49 * MS), ("propagation", 51 * MS)).opinion()
+    assert (far.headline.kind, far.headline.name) == ("limited", "queue_depth_low")
+    assert far.headline.first_step.startswith("Keep more commands in flight: ")
+    # half of the time is data: the distance is no longer what limits it
+    for transfer, name in ((60, "queue_depth_low"), (95, "queue_depth_low")):
+        opinion = (
+            Story()
+            .tasks(10, ("transfer", transfer * MS), ("propagation", (100 - transfer) * MS))
+            .add("senders", **SENDER)
+        ).opinion()
+        assert name in [each.name for each in opinion.findings]
+        assert opinion.headline.text == (
+            f"Session 0 is healthy. The largest part of the I/O time is data transfer ({transfer} %)."
+        )
+        assert (opinion.headline.kind, opinion.headline.first_step) == ("healthy", "")
+
+
+def test_a_limit_is_never_a_warning() -> None:
+    far = Story().tasks(10, ("propagation", 16 * MS)).found("queue_depth_low")
+    assert far
+    assert (far.rank, far.severity, far.share, far.leads, far.is_problem) == ("limit", "info", 1.0, True, False)
 
 
 def test_few_commands_are_reported_as_too_few() -> None:
-    verdict = Story().tasks(3, ("propagation", 16 * MS)).opinion().verdict
-    assert verdict == (
-        "Session 0 is latency-bound: 100 % of the time is network RTT (16.0 ms). "
-        "Only 3 commands moved data: too few to be sure."
+    found = Story().tasks(3, ("propagation", 16 * MS)).opinion().headline
+    assert found.text == (
+        "Session 0: only 3 commands moved data, too few for a verdict. The largest part of the I/O time is network "
+        "round trips (100 %): a round trip takes 16.0 ms."
     )
+    assert (found.kind, found.name) == ("unknown", "too_short")
 
 
 def test_a_session_without_commands() -> None:
     opinion = Story().opinion()
-    assert opinion.verdict == "Session 0 carried no SCSI commands: there is no time to break down."
+    assert opinion.headline.text == "Session 0 carried no SCSI commands: there is no time to break down."
     assert (opinion.budget, opinion.idle_fraction, opinion.limiter) == (None, None, None)
     assert [each.name for each in opinion.findings] == ["no_io"]
     story = Story()
     story.rows["cycles"].append({"cycle": 0, "session": 0, "connection": 3})
-    assert story.opinion().verdict == "Session 0: its 1 read or write has no status: no time to break down."
+    assert story.opinion().headline.text == "Session 0: its 1 read or write has no status: no time to break down."
     # a command that took no time
     instant = Story().task(("transfer", 0)).opinion()
-    assert instant.verdict == "Session 0: its reads and writes took no time by the capture's clock."
+    assert instant.headline.text == "Session 0: its reads and writes took no time by the capture's clock."
 
 
-# --- which cause the sentence names
+# --- which finding leads
 
 
-def found(specificity: int, share: float, cause: str, part: str = "propagation") -> Any:
-    problem = SimpleNamespace(explains=Explains(part, specificity), rank="slowness")
-    return SimpleNamespace(problem=problem, share=share, cause=cause, leads=False, rank="slowness")
+def found(name: str, specificity: int, share: float, part: str = "propagation", *, rank: str = "limit") -> Any:
+    is_problem = rank == "slowness"
+    return SimpleNamespace(
+        problem=SimpleNamespace(explains=Explains(part, specificity)),
+        name=name,
+        share=share,
+        rank=rank,
+        leads=rank != "note",
+        is_problem=is_problem,
+    )
 
 
-def cause_of(*findings: Any, story: Story | None = None) -> str:
-    """What follows the share; by default propagation is 60 % of the time."""
-    told = story or Story().tasks(10, ("propagation", 60 * MS), ("transfer", 40 * MS))
-    sentence = headline.of(
-        Case(sessions_of(told.source())[0], Groups((), (), told.source()("cycles"))), findings
-    ).sentence
-    return sentence.partition("of the time is network RTT (16.0 ms).")[2].strip()
+def lead_of(*findings: Any) -> str:
+    """The name of the headline where propagation is 60 % of the time."""
+    subject = sessions_of(Story().tasks(10, ("propagation", 60 * MS), ("transfer", 40 * MS)).source())[0]
+    _, name, _ = headline.choose(subject.place, subject.budget, findings, subject.facts)
+    return name
 
 
+@pytest.mark.parametrize("rank", ["limit", "slowness"])
 @pytest.mark.parametrize(
     ("specific", "general", "named"),
     [
         # half of the largest share, 25 %, is enough, and less is not
         (0.25, 0.5, "specific"),
         (0.24, 0.5, "general"),
-        # a third of the part, 20 %, is enough, and less is not
+        # a third of the part, 20 %, is enough
         (0.21, 0.1, "specific"),
-        (0.19, 0.1, ""),
         (0.1, 0.21, "general"),
         # of the same share the more specific
         (0.6, 0.6, "specific"),
     ],
 )
-def test_the_cause_is_the_most_specific_of_similar_cost(specific: float, general: float, named: str) -> None:
-    assert cause_of(found(0, general, "general"), found(2, specific, "specific")) == named
+def test_the_cause_is_the_most_specific_of_similar_cost(specific: float, general: float, named: str, rank: str) -> None:
+    findings = found("general", 0, general, rank=rank), found("specific", 2, specific, rank=rank)
+    assert lead_of(*findings) == named
 
 
-def test_a_cause_of_another_part_is_not_named() -> None:
-    assert cause_of(found(9, 0.9, "other", "target_service")) == ""
-    unexplained = SimpleNamespace(
-        problem=SimpleNamespace(explains=None, rank="note"), share=0.9, cause="none", leads=False, rank="note"
-    )
-    assert cause_of(unexplained) == ""
+def test_less_than_a_third_of_the_part_does_not_limit_it() -> None:
+    assert lead_of(found("limit", 2, 0.19)) == "none"
+    # but what is wrong leads wherever it is
+    assert lead_of(found("wrong", 2, 0.19, rank="slowness")) == "wrong"
+
+
+def test_what_is_wrong_comes_before_a_limit() -> None:
+    limit, other = found("limit", 9, 0.6), found("other", 0, 0.9, "target_service", rank="slowness")
+    assert lead_of(limit, other) == "other"
+    # that of the limiter before one that costs more
+    assert lead_of(limit, other, found("wrong", 0, 0.3, rank="slowness")) == "wrong"
+
+
+def test_a_limit_of_another_part_and_a_note_lead_nothing() -> None:
+    assert lead_of(found("other", 9, 0.9, "target_service"), found("note", 9, 0.9, rank="note")) == "none"

@@ -48,8 +48,8 @@ def test_discovery_says_what_it_listed_and_what_ended_it(text: str | None, words
     diagnosis = discovery(text).diagnosis()
     finding = found(diagnosis, "discovery_only")
     assert finding
-    assert finding.cause.startswith(f"Session 0 did nothing but discovery: {words}")
-    assert finding.cause.endswith(" The initiator reset the connection at 0.10 s, without a logout.")
+    assert finding.text.startswith(f"Session 0 did nothing but discovery: {words}")
+    assert finding.text.endswith(" The initiator reset the connection at 0.10 s, without a logout.")
     assert (finding.severity, finding.leads) == ("info", False)
     assert diagnosis.headline
     assert diagnosis.headline.name == "discovery_only"
@@ -82,9 +82,9 @@ def test_a_session_without_commands_says_what_ended_it(columns: dict[str, Any], 
     diagnosis = told.diagnosis()
     finding = found(diagnosis, "no_io")
     assert finding
-    assert finding.cause == f"Session 0 carried no SCSI commands: there is no time to break down. {words}"
+    assert finding.text == f"Session 0 carried no SCSI commands: there is no time to break down. {words}"
     assert diagnosis.headline
-    assert (diagnosis.headline.name, diagnosis.headline.text) == ("no_io", finding.cause)
+    assert (diagnosis.headline.name, diagnosis.headline.text) == ("no_io", finding.text)
 
 
 def test_a_login_whose_status_is_cut_off_may_have_failed() -> None:
@@ -93,7 +93,7 @@ def test_a_login_whose_status_is_cut_off_may_have_failed() -> None:
     told.rows["logins"][-1] |= {"status_class": None, "status_detail": None, "is_transit": False}
     finding = found(told.diagnosis(), "no_io")
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         "Session 0 carried no SCSI commands. Whether it was logged in does not show: the capture cuts off the status "
         f"of its Login Response. {ENDS[-1][1]}"
     )
@@ -106,7 +106,7 @@ def test_a_scan_alone_is_no_io() -> None:
         told.read(0, number * 0.1, number * 0.1 + 0.01, operation="inquiry", is_read=False)
     finding = found(told.diagnosis(), "no_io")
     assert finding
-    assert finding.cause.startswith(
+    assert finding.text.startswith(
         "Nothing was read or written in session 0: 3 commands of a device scan (INQUIRY). It was"
     )
 

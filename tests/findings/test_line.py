@@ -11,11 +11,13 @@ from tests.support.tables_by_hand import MS
 
 LINE = {
     "line": 4,
-    "line_bytes_per_s": 2_400_000,
+    "line_bytes_per_s": 1_200_000,
     "line_wire_bytes_per_s": 2_503_000,
     "line_queue_ns": 38 * MS,
 }
-BUSY = (("transfer", 51 * MS), ("propagation", 49 * MS))
+BUSY = (("transfer", 80 * MS), ("propagation", 20 * MS))
+LOADED = {"rtt_load_median_ns": 100 * MS, "rtt_load_count": 900}
+"""An RTT of 100 ms while data are in flight; that of the path is 16 ms."""
 
 
 def story(*parts: tuple[str, int], **sender: int | None) -> Story:
@@ -39,22 +41,20 @@ def shared(made: Story, *, reads: bool = True, after: bool = False) -> Story:
 def test_a_line_that_is_busy_most_of_the_time_is_saturated() -> None:
     found = story(*BUSY).found("line_saturated")
     assert found
-    assert (found.severity, found.share, found.cost_ns) == ("warning", 0.51, 510 * MS)
+    assert (found.severity, found.rank, found.share, found.cost_ns) == ("info", "limit", 0.8, 800 * MS)
     assert found.text == (
-        "the line is busy at its rate of 2.4 MB/s (20 Mbit/s with headers); data waited 38.0 ms in its queue (median)"
+        "The line is full, at 1.2 MB/s (20 Mbit/s with headers). Packets typically wait 38.0 ms in its queue."
     )
     assert found.frames
     assert "line_shared" not in names(story(*BUSY))
 
 
 def test_the_headline_is_the_line() -> None:
-    assert (
-        story(*BUSY)
-        .opinion()
-        .verdict.startswith(
-            "Session 0 is line-bound: 51 % of the time is data transfer. The line is busy at its rate of 2.4 MB/s "
-            "(20 Mbit/s with headers); data waited 38.0 ms in its queue (median)."
-        )
+    headline = story(*BUSY).opinion().headline
+    assert (headline.kind, headline.text) == (
+        "limited",
+        "Session 0 is limited by the line. The line is full, at 1.2 MB/s (20 Mbit/s with headers; 80 % of the I/O "
+        "time). Packets typically wait 38.0 ms in its queue.",
     )
 
 
@@ -62,8 +62,8 @@ def test_sessions_that_share_a_line_are_named() -> None:
     found = shared(story(*BUSY)).found("line_shared")
     assert found
     assert found.text == (
-        "the line is shared by 2 sessions (0, 7), which together fill its rate of 2.4 MB/s (20 Mbit/s with headers); "
-        "data waited 38.0 ms in its queue (median)"
+        "2 sessions (0, 7) share the line and fill it, at 1.2 MB/s (20 Mbit/s with headers). Packets typically wait "
+        "38.0 ms in its queue."
     )
     assert "line_saturated" not in names(shared(story(*BUSY)))
 
@@ -76,8 +76,8 @@ def test_a_session_without_io_and_one_after_another_share_nothing() -> None:
 @pytest.mark.parametrize(
     ("parts", "sender"),
     [
-        # half of the time is not most of it
-        ((("transfer", 50 * MS), ("propagation", 50 * MS)), {}),
+        # a line that is not busy for nearly all of the time is not full
+        ((("transfer", 79 * MS), ("propagation", 21 * MS)), {}),
         # the rate was not reached
         (BUSY, {"line": None, "line_bytes_per_s": None}),
         # it was, by the few bytes of the other direction
@@ -87,6 +87,12 @@ def test_a_session_without_io_and_one_after_another_share_nothing() -> None:
 def test_other_lines_are_not_saturated(parts: tuple[tuple[str, int], ...], sender: dict[str, int | None]) -> None:
     assert not {"line_saturated", "line_shared"} & names(story(*parts, **sender))
     assert not {"line_saturated", "line_shared"} & names(shared(story(*parts, **sender)))
+
+
+def test_a_line_that_could_carry_more_than_was_sent_is_not_full() -> None:
+    # a million bytes in a second
+    assert "line_saturated" in names(story(*BUSY, line_bytes_per_s=1_250_000))
+    assert "line_saturated" not in names(story(*BUSY, line_bytes_per_s=1_260_000))
 
 
 @pytest.mark.parametrize(
@@ -101,3 +107,53 @@ def test_other_lines_are_not_saturated(parts: tuple[tuple[str, int], ...], sende
 )
 def test_a_rate_is_that_of_payload_and_that_of_the_line(wire: int | None, words: str) -> None:
     assert line.rate(Line(0, 1_000_000, 990_000, 1_010_000, wire, 8, MS)) == words
+
+
+# --- standing_queue
+
+
+def test_a_round_trip_that_takes_longer_under_load_shows_a_queue() -> None:
+    made = Story().tasks(10, ("propagation", 60 * MS), ("transfer", 40 * MS)).add("senders", to_target=False, **LOADED)
+    found = made.found("standing_queue")
+    assert found
+    assert (found.rank, found.severity, found.cost_ns, found.share) == ("limit", "info", None, pytest.approx(84 / 100))
+    assert found.text == (
+        "A queue stands on the path to the initiator: while data are in flight, a round trip typically takes 100.0 ms "
+        "instead of 16.0 ms."
+    )
+    headline = made.opinion().headline
+    assert (headline.name, headline.kind) == ("standing_queue", "limited")
+    # the depth is not low, nor a window: the queue makes the round trips long
+    assert not {"queue_depth_low", "block_size_small"} & names(made)
+
+
+@pytest.mark.parametrize(
+    ("rtt_ns", "loaded_ns", "is_found"),
+    [
+        # at least 10 ms: a busy host takes packets late
+        (4 * MS, 14 * MS, True),
+        (4 * MS, 13.9 * MS, False),
+        # and half of the path's RTT
+        (40 * MS, 60 * MS, True),
+        (40 * MS, 59 * MS, False),
+    ],
+)
+def test_a_short_queue_is_no_queue(rtt_ns: int, loaded_ns: float, is_found: bool) -> None:
+    made = Story(rtt_to_target_ns=rtt_ns).tasks(10, ("propagation", 60 * MS), ("transfer", 40 * MS))
+    made.add("senders", to_target=False, **LOADED | {"rtt_load_median_ns": round(loaded_ns)})
+    assert ("standing_queue" in names(made)) == is_found
+
+
+def test_the_queue_of_a_full_line_is_told_with_the_line() -> None:
+    made = story(*BUSY, **LOADED)
+    assert {"line_saturated", "standing_queue"} & names(made) == {"line_saturated"}
+
+
+def test_a_full_line_whose_rate_no_queue_shows_apart_needs_a_longer_round_trip() -> None:
+    unknown = {"line": None, "line_bytes_per_s": None, "line_wire_bytes_per_s": None}
+    found = story(*BUSY, **unknown, **LOADED).found("line_saturated")
+    assert found
+    assert found.text.startswith("The line is full, at 1.2 MB/s. Packets typically wait 84.0 ms in its queue.")
+    # a target that takes the same time for each command looks like a line, but no queue grows
+    flat = LOADED | {"rtt_load_median_ns": 17 * MS}
+    assert "line_saturated" not in names(story(*BUSY, **unknown, **flat))

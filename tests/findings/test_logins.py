@@ -48,12 +48,10 @@ def test_a_refused_login_has_its_status_and_its_advice() -> None:
     diagnosis = told.diagnosis()
     finding = found(diagnosis)
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         "The login of session 0 to iqn.t failed at 0.01 s: authentication failure (status 0x0201). "
         "No later login succeeded in the capture."
     )
-    # the facts; the headline has the story
-    assert finding.text == "the login of session 0 to iqn.t failed at 0.01 s: authentication failure (status 0x0201)"
     assert (finding.severity, finding.is_final, finding.sessions) == ("error", True, (0,))
     assert finding.spans == ((at(1.0), at(1.01)),)
     assert "node.session.auth.password" in finding.advice[0]
@@ -74,7 +72,7 @@ def test_a_later_login_of_another_isid_is_of_the_same_story() -> None:
     assert story.story.numbers == (0, 1)
     finding = found(diagnosis)
     assert finding
-    assert finding.cause.endswith("The login at 2.01 s succeeded (session 1).")
+    assert finding.text.endswith("The login at 2.01 s succeeded (session 1).")
     assert (finding.cost_ns, finding.spans) == (2_010 * MS, ((at(0), at(2.01)),))
     assert diagnosis.headline
     assert diagnosis.headline.name == "login_failed"
@@ -92,7 +90,7 @@ def test_a_login_of_another_name_or_portal_is_another_story(other: dict[str, Any
     assert len(diagnosis.stories) == 2
     finding = found(diagnosis)
     assert finding
-    assert finding.cause.endswith("No later login succeeded in the capture.")
+    assert finding.text.endswith("No later login succeeded in the capture.")
 
 
 def test_many_logins_are_one_finding_with_each_reason() -> None:
@@ -102,7 +100,7 @@ def test_many_logins_are_one_finding_with_each_reason() -> None:
     refused(told, 9.0, (2, 3), replaces=2)
     finding = found(told.diagnosis())
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         "4 logins of sessions 0 to 3 to iqn.t failed from 0.01 s to 9.01 s: 3 times service unavailable (status "
         "0x0301); 1 time not found (status 0x0203). No later login succeeded in the capture."
     )
@@ -126,7 +124,7 @@ def disagreed(ours: str | None, theirs: str | None, key: str = "HeaderDigest", *
 def test_a_key_without_a_common_value_names_both_offers() -> None:
     finding = found(disagreed("CRC32C", "None").diagnosis())
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         "The login of session 0 to iqn.t failed at 0.04 s: the two sides cannot agree on HeaderDigest (initiator "
         "CRC32C, target None). The initiator closed the connection 30.0 ms after the Login Response. No later login "
         "succeeded in the capture."
@@ -176,7 +174,7 @@ def test_a_refused_login_names_the_key_too() -> None:
     parameter(told, "AuthMethod", "None", "CHAP")
     finding = found(told.diagnosis())
     assert finding
-    assert "(status 0x0201). The two sides cannot agree on AuthMethod (initiator None, target CHAP)." in finding.cause
+    assert "(status 0x0201). The two sides cannot agree on AuthMethod (initiator None, target CHAP)." in finding.text
 
 
 @pytest.mark.parametrize(
@@ -205,7 +203,7 @@ def test_a_close_or_silence_within_the_login(columns: dict[str, Any], response: 
     unfinished(told, response, **columns)
     finding = found(told.diagnosis())
     assert finding
-    assert f": {words}. No later login succeeded in the capture." in finding.cause
+    assert f": {words}. No later login succeeded in the capture." in finding.text
 
 
 @pytest.mark.parametrize(
@@ -256,7 +254,7 @@ def test_a_redirect_that_was_followed_is_no_failure() -> None:
 def test_a_redirect_that_nobody_followed_is_one() -> None:
     finding = found(redirected(followed=False).diagnosis())
     assert finding
-    assert "moved (status 0x0101)" in finding.cause
+    assert "moved (status 0x0101)" in finding.text
 
 
 def test_a_redirect_to_a_portal_that_is_unreachable_is_that_failure() -> None:
@@ -279,9 +277,7 @@ def test_a_refused_login_while_a_session_is_rebuilt_belongs_to_the_loss() -> Non
     assert found(diagnosis) is None
     loss = found(diagnosis, "connection_lost")
     assert loss
-    assert (
-        "1 login failed: service unavailable (status 0x0301). The initiator logged in again 3.5 s later" in loss.cause
-    )
+    assert "1 login failed: service unavailable (status 0x0301). The initiator logged in again 3.5 s later" in loss.text
 
 
 def test_a_session_that_is_never_accepted_again_has_the_advice_of_the_status() -> None:
@@ -294,7 +290,7 @@ def test_a_session_that_is_never_accepted_again_has_the_advice_of_the_status() -
     assert found(diagnosis) is None
     loss = found(diagnosis, "connection_lost")
     assert loss
-    assert "2 logins failed: authentication failure (status 0x0201). No login followed in the capture." in loss.cause
+    assert "2 logins failed: authentication failure (status 0x0201). No login followed in the capture." in loss.text
     assert (loss.severity, loss.is_final, loss.cost_ns) == ("error", True, 5.51 * SECOND)
     assert any("node.session.auth.password" in each for each in loss.advice)
 
@@ -318,7 +314,7 @@ def test_the_order_of_the_logins_is_that_of_time_not_of_the_table() -> None:
     after = found(told.diagnosis())
     assert before
     assert after
-    assert (after.cause, after.spans, after.cost_ns) == (before.cause, before.spans, before.cost_ns)
+    assert (after.text, after.spans, after.cost_ns) == (before.text, before.spans, before.cost_ns)
 
 
 RECORDED = [
@@ -334,7 +330,7 @@ def test_recordings_of_kernels(name: str, words: str, tap: str) -> None:
     diagnosis = examine(trace.table)
     finding = found(diagnosis)
     assert finding
-    assert words in finding.cause
+    assert words in finding.text
     assert diagnosis.headline
     assert diagnosis.headline.name == "login_failed"
 

@@ -27,8 +27,8 @@ def account(
     mirror = SimpleNamespace(sessions=sessions, is_sure=doubt is None, sides=("near", "far"))
     skews = {"p50": 3 * MS, "max": 7 * MS}
     return SimpleNamespace(
-        name="mirror 0", mirror=mirror, known_count=writes, farthest=far, found=found, skews=skews, doubt=doubt,
-        worst=np.arange(worst)[::-1],
+        name="sessions 0 and 1 are a mirror", mirror=mirror, known_count=writes, farthest=far, found=found,
+        skews=skews, doubt=doubt, worst=np.arange(worst)[::-1],
     )  # fmt: skip
 
 
@@ -43,26 +43,22 @@ def observed(*accounts: Any, session: int | None = 0, jobs_ms: int = 100) -> Obs
     return MIRROR_WAITS_FOR_FARTHEST.tell(case)
 
 
-FIGURES = (
-    "that side (logical unit 4 of iqn.far) was the last to acknowledge in 6 of 8 writes, and alone had writes in "
-    "flight for 20.0 ms"
-)
-SKEWS = "; the last side acknowledged 3.0 ms (median) and at most 7.0 ms after the first"
+FIGURES = "it acknowledged 6 of 8 writes last, and alone had writes in flight for 20.0 ms"
+SKEWS = ". It acknowledged typically 3.0 ms after the first side, at most 7.0 ms."
 
 
 def test_the_farthest_side_is_named_with_its_figures() -> None:
     found = observed(account(20, 0, 1))
     assert found
-    assert found.text == f"mirror 0 whose writes wait for session 1: {FIGURES}{SKEWS}"
-    assert (found.cost_ns, found.severity) == (20 * MS, None)
-    assert found.cause == "Mirror 0 whose writes wait for session 1."
+    assert found.text == f"Sessions 0 and 1 are a mirror whose writes wait for session 1: {FIGURES}{SKEWS}"
+    assert (found.cost_ns, found.rank) == (20 * MS, None)
 
 
 def test_cause_and_doubt_are_named() -> None:
-    found = observed(account(20, 0, 1, cause="loss", doubt="they may be a stripe"))
+    found = observed(account(20, 0, 1, cause="loss", doubt="or a stripe"))
     assert found
-    assert found.text.endswith(f"{FIGURES}, mostly because it lost packets{SKEWS}; they may be a stripe")
-    assert found.severity == "info"
+    assert found.text.endswith(f"{FIGURES}, mostly because it lost packets{SKEWS} It is a mirror, or a stripe.")
+    assert found.rank == "note"
 
 
 def test_of_a_split_write_the_first_command_and_the_last_status_are_shown() -> None:

@@ -42,7 +42,7 @@ def test_an_outage_has_its_span_its_commands_and_its_end() -> None:
     assert finding.spans == ((at(0.1), at(8.0)),)
     assert finding.cost_ns == 7.9 * SECOND
     assert (finding.severity, finding.sessions, finding.luns) == ("error", (0,), (0,))
-    assert finding.cause == (
+    assert finding.text == (
         "Session 0 had no I/O for 7.9 s, from 0.10 s to 8.00 s: 1 READ command waited. TCP retransmitted nothing: the "
         "target acknowledged the commands and did not answer them, unless the link of the initiator, beside the tap, "
         "was down. I/O resumed on the same connection."
@@ -50,7 +50,7 @@ def test_an_outage_has_its_span_its_commands_and_its_end() -> None:
     assert finding.points_to == "the target, or the link of the initiator"
     headline = diagnosis.headline
     assert headline
-    assert (headline.name, headline.spans, headline.text) == ("io_outage", finding.spans, finding.cause)
+    assert (headline.name, headline.spans, headline.text) == ("io_outage", finding.spans, finding.text)
 
 
 def _with_nop(told: Told, instant: float) -> None:
@@ -68,7 +68,7 @@ def test_an_initiator_that_was_there_had_its_ack(change: Callable[[Told], None])
     change(told)
     finding = found(told.diagnosis())
     assert finding
-    assert "the target acknowledged the commands and did not answer them. I/O resumed" in finding.cause
+    assert "the target acknowledged the commands and did not answer them. I/O resumed" in finding.text
     assert finding.points_to == "the target"
 
 
@@ -87,7 +87,7 @@ def test_without_a_command_at_the_tap_nothing_points_anywhere() -> None:
     told.rows["cycles"][20] |= {"operation": "test_unit_ready", "is_read": False, "bytes": 0}
     finding = found(told.diagnosis())
     assert finding
-    assert "no command passed the tap: who was down does not show" in finding.cause
+    assert "no command passed the tap: who was down does not show" in finding.text
     assert finding.points_to is None
 
 
@@ -95,7 +95,7 @@ def test_one_that_does_not_end_in_the_capture_says_so() -> None:
     finding = found(stalled(resumes=False).diagnosis())
     assert finding
     assert finding.is_final
-    assert finding.cause.endswith("I/O did not resume in the capture.")
+    assert finding.text.endswith("I/O did not resume in the capture.")
 
 
 def test_retransmissions_point_to_the_path() -> None:
@@ -104,12 +104,12 @@ def test_retransmissions_point_to_the_path() -> None:
         told.add("retransmissions", connection=0, to_target=True, time_ns=instant, frame=told._next_frame())
     finding = found(told.diagnosis())
     assert finding
-    assert "TCP retransmitted 3 packets to the target without an ACK: the path or the target was down." in finding.cause
+    assert "TCP retransmitted 3 packets to the target without an ACK: the path or the target was down." in finding.text
     assert finding.advice[0].startswith("Find what dropped the packets")
     told.add("retransmissions", connection=0, to_target=False, time_ns=1.0, frame=told._next_frame())
     both = found(told.diagnosis())
     assert both
-    assert "in both directions (3 packets to the target, 1 to the initiator)" in both.cause
+    assert "in both directions (3 packets to the target, 1 to the initiator)" in both.text
 
 
 def test_a_needless_retransmission_points_nowhere() -> None:
@@ -117,7 +117,7 @@ def test_a_needless_retransmission_points_nowhere() -> None:
     told.add("retransmissions", connection=0, to_target=True, time_ns=0.3, frame=9, is_spurious=True)
     finding = found(told.diagnosis())
     assert finding
-    assert "TCP retransmitted nothing" in finding.cause
+    assert "TCP retransmitted nothing" in finding.text
 
 
 def test_needless_retransmissions_in_the_middle_of_it_are_lost_acks() -> None:
@@ -127,7 +127,7 @@ def test_needless_retransmissions_in_the_middle_of_it_are_lost_acks() -> None:
     finding = found(told.diagnosis())
     assert finding
     # from 0.1 s to 8 s: one of them in the second half
-    assert "TCP retransmitted 1 packet that had arrived: ACKs were lost on the path." in finding.cause
+    assert "TCP retransmitted 1 packet that had arrived: ACKs were lost on the path." in finding.text
     assert finding.points_to == "the path"
     assert finding.advice[0].startswith("Find what dropped the packets")
 
@@ -139,7 +139,7 @@ def test_several_outages_are_one_finding() -> None:
     finding = found(told.diagnosis())
     assert finding
     assert (finding.cost_ns, len(finding.spans)) == (5 * SECOND, 2)
-    assert finding.cause.startswith(
+    assert finding.text.startswith(
         "Session 0 had no I/O 2 times, 5.0 s in all; the longest time was 3.0 s, from 0.10 s to 3.10 s: 1 READ"
     )
 
@@ -162,15 +162,15 @@ def test_an_outage_goes_on_until_the_next_session_reads() -> None:
     # the next progress is the answer to the first read
     assert finding.spans == ((at(0.1), at(9.2)),)
     # the read of the next session ended the outage
-    assert ": 1 READ command waited." in finding.cause
-    assert finding.cause.endswith(
+    assert ": 1 READ command waited." in finding.text
+    assert finding.text.endswith(
         " The initiator closed the connection at 5.30 s, 5.1 s after a NOP without an answer. A new session was logged "
         "in at 8.01 s."
     )
-    assert finding.cause.count("NOP") == 1
+    assert finding.text.count("NOP") == 1
     # one story: both sessions have the same headline, and so has the capture
     headlines = [*(opinion.headline for opinion in diagnosis.sessions.values()), diagnosis.headline]
-    assert {each.text for each in headlines if each} == {finding.cause}
+    assert {each.text for each in headlines if each} == {finding.text}
     # the loss and the NOP are its consequences, and in its sentence: no findings of their own
     assert found(diagnosis, "connection_lost") is None
     assert found(diagnosis, "nop_timeout") is None
@@ -221,7 +221,7 @@ def test_recordings_of_kernels(name: str, side: str, least_s: float, tap: str) -
     assert finding
     assert finding.cost_ns
     assert least_s * SECOND <= finding.cost_ns <= (least_s + 4) * SECOND
-    assert ("TCP retransmitted nothing" in finding.cause) == (side == "target")
+    assert ("TCP retransmitted nothing" in finding.text) == (side == "target")
 
 
 def test_the_black_hole_of_a_kernel() -> None:
@@ -236,7 +236,7 @@ def test_the_black_hole_of_a_kernel() -> None:
     ((first, last),) = finding.spans
     assert abs((first - start) / 1e9 - 4.80) < 0.05
     assert abs((last - start) / 1e9 - 18.9) < 0.05
-    assert ": 1 READ command waited." in finding.cause
+    assert ": 1 READ command waited." in finding.text
 
 
 def test_a_connection_that_nobody_closed_is_lost_by_the_outage() -> None:

@@ -41,7 +41,7 @@ def test_a_command_that_was_issued_again_on_another_connection() -> None:
     told.login(8.01, 2)
     finding = found(told)
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         "Session 0 lost connection 1 (CID 1) and went on over 1 other connection. The target reset it at 5.00 s, "
         "without a logout. 1 command had no status; issued again on another connection, 1 ended 2.1 s later. The "
         "initiator added a connection at 8.01 s, 3.0 s later."
@@ -59,8 +59,8 @@ def test_a_command_that_nobody_issued_again_is_an_error() -> None:
     read(told, 1, 4.95, None, lba=640)
     finding = found(told)
     assert finding
-    assert "1 command had no status, and no other connection ran it in the capture." in finding.cause
-    assert finding.cause.endswith("No connection took its place in the capture.")
+    assert "1 command had no status, and no other connection ran it in the capture." in finding.text
+    assert finding.text.endswith("No connection took its place in the capture.")
     assert (finding.severity, finding.is_final, finding.cost_ns) == ("error", True, None)
 
 
@@ -116,7 +116,7 @@ def test_the_only_connection_of_a_session_that_another_one_carried_on() -> None:
     read(told, 1, 7.0, 7.1)
     finding = found(told)
     assert finding
-    assert finding.cause.startswith("Session 0 lost connection 0 (CID 0) and went on over a new connection. ")
+    assert finding.text.startswith("Session 0 lost connection 0 (CID 0) and went on over a new connection. ")
     assert (finding.cost_ns, finding.spans) == (2.1 * SECOND, ((at(5.0), at(7.1)),))
 
 
@@ -132,7 +132,7 @@ def test_a_connection_on_which_the_target_falls_silent(retransmissions: int, unt
     finding = found(told)
     assert (finding is not None) == is_found
     if finding:
-        assert "The target fell silent on it at 5.00 s, without a logout. 1 command had no status" in finding.cause
+        assert "The target fell silent on it at 5.00 s, without a logout. 1 command had no status" in finding.text
         assert (finding.points_to, finding.is_final) == ("the path or the target", True)
 
 

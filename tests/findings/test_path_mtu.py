@@ -43,11 +43,11 @@ def test_a_segment_that_is_blocked_by_its_size() -> None:
     assert finding
     assert finding.spans == ((at(0.1), at(8.0)),)
     assert (finding.cost_ns, finding.frames, finding.is_final) == (7.9 * SECOND, (77,), True)
-    assert finding.cause == (
-        "Session 0: segments of 4,096 bytes to the initiator never arrived, while smaller packets did, for 7.9 s: the "
-        "path MTU is too small, or a hop drops long packets. TCP retransmitted them at least 5 times on 1 connection. "
-        "The largest "
-        "segment that arrived there had 488 bytes. Both sides announced an MSS of 8960. No ICMP message reports it."
+    assert finding.text == (
+        "MTU problem of session 0: segments of 4,096 bytes to the initiator did not get through for 7.9 s, smaller "
+        "packets did. The path MTU is too small, or a hop drops long packets. TCP retransmitted them at least 5 times "
+        "on 1 connection. The largest segment that "
+        "arrived there had 488 bytes. Both sides announced an MSS of 8960. No ICMP message reports it."
     )
     headline = diagnosis.headline
     assert headline
@@ -61,7 +61,7 @@ def test_what_may_be_a_black_out_stays_an_outage_and_says_so() -> None:
     assert found(diagnosis) is None
     outage = found(diagnosis, "io_outage")
     assert outage
-    assert "Packets of less than 4,096 bytes passed: a path MTU that is too small may look the same." in outage.cause
+    assert "Packets of less than 4,096 bytes passed: a path MTU that is too small may look the same." in outage.text
 
 
 @pytest.mark.parametrize(("arrived", "is_found"), [(4095, True), (4096, False)])
@@ -80,14 +80,14 @@ def test_a_router_that_reports_it(kind: str, to_target: bool, is_found: bool) ->
     finding = found(told.diagnosis())
     assert (finding is not None) == is_found
     if finding:
-        assert finding.cause.endswith("10.0.0.9 reports an MTU of 1500.")
+        assert finding.text.endswith("10.0.0.9 reports an MTU of 1500.")
 
 
 def test_bytes_that_never_reach_the_tap() -> None:
     finding = found(hung(2, is_blocked_by_size=False, blocked_retransmissions=0).diagnosis())
     assert finding
-    assert "4,096 bytes to the initiator never arrived, while smaller packets did, for 17.8 s" in finding.text
-    assert "The bytes are missing before the tap on 2 connections, and the receiver never acknowledged" in finding.cause
+    assert "4,096 bytes to the initiator did not get through for 17.8 s, smaller packets did" in finding.text
+    assert "The bytes are missing before the tap on 2 connections, and the receiver never acknowledged" in finding.text
 
 
 def shared(name: str) -> Diagnosis:
@@ -104,7 +104,7 @@ def test_a_link_of_1500_bytes_between_hosts_of_9000(tap: str) -> None:
     assert headline
     assert headline.name == "path_mtu"
     assert headline.sessions == (0, 1, 2, 3)
-    assert " 4,096 bytes to the initiator never arrived" in headline.text
+    assert " 4,096 bytes to the initiator did not get through" in headline.text
     assert ("TCP retransmitted them at least 12 times on 3 connections" in headline.text) == (tap == "target")
     assert "Both sides announced an MSS of 8960. No ICMP message reports it." in headline.text
 
@@ -118,7 +118,7 @@ def test_a_hole_of_four_seconds_may_be_a_black_out(tap: str) -> None:
     assert found(diagnosis) is None
     outage = found(diagnosis, "io_outage")
     assert outage
-    assert "a path MTU that is too small may look the same" in outage.cause
+    assert "a path MTU that is too small may look the same" in outage.text
 
 
 @pytest.mark.parametrize("name", ["black-out-lio", "flap-lio", "target-paused-tgt", "target-restart-lio"])

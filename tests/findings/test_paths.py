@@ -44,7 +44,7 @@ def test_io_over_a_non_optimized_path_beside_an_optimized_one() -> None:
     assert (finding.share, finding.severity, finding.sessions, finding.luns) == (0.25, "warning", (0, 1), (0,))
     assert finding.text == (
         "25 % of the bytes of LUN 0 of iqn.t (0.5 MB) went over a non-optimized path while an optimized path was in "
-        "service: session 0 (active/optimized) 1.5 MB; session 1 (active/non-optimized) 0.5 MB"
+        "service: session 0 (active/optimized) 1.5 MB; session 1 (active/non-optimized) 0.5 MB."
     )
     assert "prio alua" in finding.advice[0]
     assert finding.leads
@@ -65,7 +65,7 @@ def test_paths_that_carry_unequal_load(states: tuple[str, ...]) -> None:
     assert finding
     # 160 and 40 of 200: the mean is 100
     assert finding.share == pytest.approx(1 - 100 / 160)
-    assert finding.text.startswith("paths to LUN 0 of iqn.t are used unequally: session 0")
+    assert finding.text.startswith("Paths to LUN 0 of iqn.t are used unequally: session 0")
     assert "--iops 1" in finding.advice[0]
     # which says more than that connections are used unevenly
     names = {each.name for opinion in told.diagnosis().sessions.values() for each in opinion.findings}
@@ -85,7 +85,7 @@ def test_a_spare_path_is_a_note_and_by_design_nothing() -> None:
     finding = found(told)
     assert finding
     assert (finding.severity, finding.leads) == ("info", False)
-    assert finding.text.startswith("session 1 carried no I/O of LUN 0 of iqn.t, as a spare path")
+    assert finding.text.startswith("Session 1 carried no I/O of LUN 0 of iqn.t, as a spare path")
     for state in (NON_OPTIMIZED, "standby"):
         told = two_paths(OPTIMIZED, state)
         reads(told, "a" * 120)
@@ -98,7 +98,7 @@ def test_a_path_that_the_target_took_out_of_use_is_a_note() -> None:
     finding = found(told)
     assert finding
     assert (finding.severity, finding.leads) == ("info", False)
-    assert finding.text.startswith("session 1 cannot reach LUN 0 of iqn.t")
+    assert finding.text.startswith("Session 1 cannot reach LUN 0 of iqn.t")
 
 
 def test_failover_after_a_loss_is_no_imbalance() -> None:

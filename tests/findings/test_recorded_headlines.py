@@ -34,7 +34,7 @@ KNOWN: dict[str, tuple[str, str]] = {
     "04_read_loss1pct_delay08ms": ("congestion_window_small", "36 losses; cwnd full in 76 % of the time"),
     "04_read_reorder_delay08ms": ("reordering", "netem reorder; 24 retransmissions for nothing, cwnd at most 66"),
     "05_digests_header+data_crc32c_delay01ms": ("none", "neither window nor send buffer; CRC32C on emulated CPUs"),
-    "06_mcs_2-connections_delay04ms": ("none", "neither window; a program in Python"),
+    "06_mcs_2-connections_delay04ms": ("slow_initiator", "neither window; a program in Python answers the R2Ts"),
     "06_two-targets_delay01ms-and-08ms": (
         "congestion_window_small",
         "cwnd full in 197 of 612 ms, rwnd never",
@@ -92,8 +92,8 @@ def test_every_recording_gets_its_headline(file: Path) -> None:
     diagnosis = examine(trace.table)
     assert set(diagnosis.sessions) == set(trace.sessions["session"].tolist())
     for opinion in (*diagnosis.sessions.values(), *diagnosis.connections.values()):
-        assert opinion.verdict.endswith(".")
-        assert "  " not in opinion.verdict
+        assert opinion.headline.text.endswith(".")
+        assert "  " not in opinion.headline.text
         _check(opinion, trace.packet_count)
     if file not in RECORDED:
         return

@@ -45,7 +45,7 @@ def test_a_reservation_says_who_is_refused_and_what_is_served() -> None:
     diagnosis = writes_refused(reading()).diagnosis()
     finding = found(diagnosis, "reservation_conflict")
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         "Session 0: 2 of 4 WRITE commands to LUN 0, from 1.51 s to 2.51 s, ended in RESERVATION CONFLICT. In the "
         "meantime the target served 1 READ command on this LUN. The capture does not show who holds the reservation."
     )
@@ -73,7 +73,7 @@ def test_the_holder_is_named_where_it_is_seen(columns: dict[str, Any], is_named:
     told.read(1, 1.0, 1.01, bytes=0, is_read=False, **columns)
     finding = found(writes_refused(told).diagnosis(), "reservation_conflict")
     assert finding
-    assert ("Session 1 (iqn.other) took the reservation at 1.01 s" in finding.cause) == is_named
+    assert ("Session 1 (iqn.other) took the reservation at 1.01 s" in finding.text) == is_named
 
 
 def test_another_target_does_not_hold_it() -> None:
@@ -82,7 +82,7 @@ def test_another_target_does_not_hold_it() -> None:
     told.read(1, 1.0, 1.01, bytes=0, is_read=False, operation="reserve")
     finding = found(writes_refused(told).diagnosis(), "reservation_conflict")
     assert finding
-    assert "does not show who holds" in finding.cause
+    assert "does not show who holds" in finding.text
 
 
 def test_a_cluster_that_competes_for_a_disk_is_a_note() -> None:
@@ -110,7 +110,7 @@ def test_a_busy_target(status: int, words: str) -> None:
     diagnosis = busy(10, status=status).diagnosis()
     finding = found(diagnosis, "target_busy")
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         f"Session 0: 10 of 40 READ commands to LUN 0, from 1.00 s to 1.18 s, ended in {words}. The queue depth was 33 "
         "to 40. All succeeded when they were retried."
     )
@@ -143,7 +143,7 @@ def test_a_lock_that_another_host_took() -> None:
     diagnosis = locking(MISCOMPARE).diagnosis()
     finding = found(diagnosis, "ats_miscompare")
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         "Session 0: the only COMPARE AND WRITE command to LUN 0, at 1.01 s, at LBA 100, ended in MISCOMPARE. It was "
         "not followed by a success within 5.0 s."
     )
@@ -168,7 +168,7 @@ def test_a_heartbeat_whose_first_try_had_no_status() -> None:
     finding = found(told.diagnosis(), "ats_miscompare")
     assert finding
     assert finding.is_final
-    assert "the target may have run it, so that its retry found the new data" in finding.cause
+    assert "the target may have run it, so that its retry found the new data" in finding.text
 
 
 @pytest.mark.parametrize("tap", ["initiator", "target"])
@@ -178,8 +178,8 @@ def test_a_recording_of_a_reservation(tap: str) -> None:
     diagnosis = examine(trace.table)
     finding = found(diagnosis, "reservation_conflict")
     assert finding
-    assert "READ commands to LUN 0" in finding.cause
-    assert "Session 2 (iqn.2025-01.org.iscsitrace:other) took the reservation" in finding.cause
+    assert "READ commands to LUN 0" in finding.text
+    assert "Session 2 (iqn.2025-01.org.iscsitrace:other) took the reservation" in finding.text
     assert diagnosis.headline
     assert diagnosis.headline.name == "reservation_conflict"
 
@@ -192,6 +192,6 @@ def test_a_recorded_reservation_whose_holder_is_elsewhere() -> None:
     trace = iscsitrace.read(file, tables=NEEDED)
     finding = found(examine(trace.table), "reservation_conflict")
     assert finding
-    assert "40 of 80 WRITE commands to LUN 0, from 5.62 s to 9.25 s, ended in RESERVATION CONFLICT" in finding.cause
-    assert "the target served 30 READ commands" in finding.cause
-    assert "does not show who holds" in finding.cause
+    assert "40 of 80 WRITE commands to LUN 0, from 5.62 s to 9.25 s, ended in RESERVATION CONFLICT" in finding.text
+    assert "the target served 30 READ commands" in finding.text
+    assert "does not show who holds" in finding.text

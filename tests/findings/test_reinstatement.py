@@ -55,7 +55,7 @@ def test_two_hosts_in_turn() -> None:
     diagnosis = taken("10.0.0.1", "10.0.0.9", "10.0.0.1", "10.0.0.9").diagnosis()
     finding = found(diagnosis)
     assert finding
-    assert finding.cause.startswith(
+    assert finding.text.startswith(
         "10.0.0.1 and 10.0.0.9 log in with the same InitiatorName iqn.i and ISID 80: 3 times from 3.01 s to 9.01 s "
         "a login ended the session of the other one, which was healthy."
     )
@@ -71,7 +71,7 @@ def test_two_hosts_in_turn() -> None:
 def test_two_initiators_behind_one_address() -> None:
     finding = found(taken("10.0.0.1", "10.0.0.1", "10.0.0.1").diagnosis())
     assert finding
-    assert finding.cause.startswith("Two initiators behind 10.0.0.1 log in with the same InitiatorName")
+    assert finding.text.startswith("Two initiators behind 10.0.0.1 log in with the same InitiatorName")
 
 
 NEAR_MISSES: dict[str, Told] = {
@@ -134,8 +134,8 @@ def test_one_side_of_it_is_a_suspicion() -> None:
     assert finding
     assert finding.severity == "warning"
     assert finding.points_to == "a second initiator of this name, which the capture does not show"
-    assert finding.cause.startswith("A second host may use the InitiatorName iqn.i and ISID 80 of sessions 0 to 2")
-    assert "The capture cannot tell" in finding.cause
+    assert finding.text.startswith("A second host may use the InitiatorName iqn.i and ISID 80 of sessions 0 to 2")
+    assert "The capture cannot tell" in finding.text
     assert diagnosis.headline
     assert diagnosis.headline.name == "duplicate_initiator"
 

@@ -42,8 +42,8 @@ def test_waits_after_a_needless_reduction_are_its_cost() -> None:
     assert found.share == pytest.approx(0.4)
     assert found.frames == (125, 126)
     assert found.text == (
-        "the path reorders packets: 200 of 1,000 to the initiator arrived out of order, at most 7.0 ms late; TCP "
-        "retransmitted 3 packets for nothing, and took that for a loss once"
+        "The path reorders packets: 200 of 1,000 to the initiator arrived out of order, at most 7.0 ms late. TCP "
+        "retransmitted 3 packets without need, and slowed down once because of them."
     )
     headline = recovery(limited(late=200), 25).opinion().headline
     assert headline.name == "reordering"
@@ -55,7 +55,7 @@ def test_waits_after_a_loss_are_those_of_the_loss() -> None:
     # 30 and 40 ms
     assert found.cost_ns == 2 * 5 * MS
     assert found.text.startswith(
-        "the path to the initiator reorders packets beyond the tap; TCP retransmitted 3 packets"
+        "The path to the initiator reorders packets beyond the tap. TCP retransmitted 3 packets"
     )
 
 
@@ -67,7 +67,7 @@ def test_of_several_taps_the_sentence_names_the_one_that_saw_nothing_out_of_orde
     (opinion,) = examine(recovery(limited(late=late), 25).source(), tap_of=tap_of).sessions.values()
     (found,) = (each for each in opinion.findings if each.name == "reordering")
     # reordered packets are counted at the tap nearest to the initiator, also those that the target sent
-    assert ("the path to the initiator reorders packets beyond the tap a;" in found.text) == is_named
+    assert ("The path to the initiator reorders packets beyond the tap a." in found.text) == is_named
     assert ("tap" in found.text) == is_named
 
 
@@ -93,7 +93,7 @@ def test_a_handful_of_packets_out_of_order_is_nothing(late: int, packets: int, i
     assert (found is not None) == is_found
     if found:
         assert (found.severity, found.cost_ns) == ("info", 0)
-        assert found.text.endswith("TCP retransmitted nothing for it")
+        assert found.text.endswith("TCP retransmitted nothing because of it.")
 
 
 # --- recordings
@@ -116,7 +116,7 @@ def test_reordering_that_halves_the_window_of_a_kernel(tap: str) -> None:
     headline = diagnosis(f"04_read_reorder_delay08ms.{tap}.pcap.gz").headline
     assert headline
     assert headline.name == "reordering"
-    assert "TCP retransmitted 24 packets for nothing" in headline.text
+    assert "TCP retransmitted 24 packets without need" in headline.text
     # counted with tshark: packets behind higher sequence numbers and later IP identifications, and their delays; at the
     # target's tap the packets are still in order
     late = "1,277 of 3,044 to the initiator arrived out of order, at most 14.6 ms late"
@@ -127,7 +127,7 @@ def test_reordering_by_jitter_is_found_beside_what_else_is_slow() -> None:
     found = of_recording("04_read_dup2pct_jitter_delay04ms.pcap.gz")
     assert found
     # all of its retransmissions: nothing is lost
-    assert "63 packets for nothing" in found.text
+    assert "63 packets without need" in found.text
     # by tshark, as above
     assert "2,533 of 3,141 to the initiator arrived out of order, at most 23.1 ms late" in found.text
 

@@ -52,7 +52,7 @@ def test_the_command_its_abort_and_the_end_are_one_story() -> None:
     diagnosis = stuck().diagnosis()
     finding = found(diagnosis)
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         "Session 0: 1 READ command to LUN 0 had no answer for 5.2 s, from 0.10 s on. The "
         "initiator sent ABORT TASK at 5.10 s (function complete, 200.0 ms later). I/O resumed at 6.00 s. TCP "
         "retransmitted too little for a fault of the path: this points to the target, or the storage behind LUN 0."
@@ -104,7 +104,7 @@ def test_every_step_is_named_and_a_new_login_belongs_to_it() -> None:
     diagnosis = told.diagnosis()
     finding = found(diagnosis)
     assert finding
-    assert finding.cause == (
+    assert finding.text == (
         "Sessions 0 and 1: 1 READ command to LUN 0 had no answer for 12.0 s, from 0.10 s on. The "
         "initiator sent ABORT TASK at 5.10 s (no response), then LOGICAL UNIT RESET at 8.10 s (no response). The "
         "initiator closed the connection at 12.10 s. It logged in again at 14.01 s. I/O resumed at 15.20 s. TCP "
@@ -127,7 +127,7 @@ def test_a_volume_on_which_others_progress_is_not_out() -> None:
     assert finding
     assert finding.cost_ns == pytest.approx(5.1 * SECOND)
     # reads that ended after 1.1 s, a second after the stuck one was sent, and before 5.2 s: at 1.2, 1.3, ... 5.1 s
-    assert finding.cause.endswith(
+    assert finding.text.endswith(
         "In the meantime the target answered 1 NOP-Out and 40 commands to other LUNs: this points to the storage "
         "behind LUN 0."
     )
@@ -192,7 +192,7 @@ def test_what_never_resumes_is_final() -> None:
     finding = found(told.diagnosis())
     assert finding
     assert finding.is_final
-    assert "I/O did not resume in the capture." in finding.cause
+    assert "I/O did not resume in the capture." in finding.text
 
 
 @pytest.mark.parametrize("tap", ["initiator", "target"])
@@ -204,8 +204,8 @@ def test_recordings_of_kernels(name: str, lun: int, least_s: float, tap: str) ->
     assert finding
     assert finding.cost_ns
     assert least_s * SECOND <= finding.cost_ns <= (least_s + 5) * SECOND
-    assert "ABORT TASK" in finding.cause
-    assert finding.cause.endswith(f"the target answered 2 NOP-Outs: this points to the storage behind LUN {lun}.")
+    assert "ABORT TASK" in finding.text
+    assert finding.text.endswith(f"the target answered 2 NOP-Outs: this points to the storage behind LUN {lun}.")
     assert [found(diagnosis, name) for name in ("io_outage", "task_aborts", "connection_lost")] == [None] * 3
     assert diagnosis.headline
     assert diagnosis.headline.name == "task_timeout"

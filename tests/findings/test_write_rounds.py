@@ -24,7 +24,7 @@ def test_rounds_of_r2ts() -> None:
     # three further R2Ts of 16 ms in each write of 5 * 16 + 4 * 4 ms
     assert found.share == pytest.approx(3 * 16 / 96)
     assert found.text == (
-        "a 256 KiB write needs 4 R2Ts, one after another, for bursts of 64 KiB (MaxBurstLength=65536)"
+        "A 256 KiB write needs 4 R2Ts, one after another, for bursts of 64 KiB (MaxBurstLength=65536)."
     )
     assert found.frames == (1_000, 1_001, 1_002, 1_003, 3_000, 3_001, 3_002, 3_003)
     assert "MaxBurstLength" in " ".join(found.advice)
@@ -49,7 +49,7 @@ def test_r2t_late_is_the_time_beyond_the_rtt() -> None:
     found = writes(10, 1, lateness_ns=4 * MS, immediate=1).found("r2t_late")
     assert found
     assert found.share == pytest.approx(4 / 40)
-    assert "10 of 10 R2Ts were late: median 4.0 ms beyond the RTT, at most 4.0 ms" in found.text
+    assert found.text == "The target sent 10 of 10 R2Ts late: typically 4.0 ms after they were due, at most 4.0 ms."
     assert 1_000 in found.frames
     assert writes(7, 1, lateness_ns=4 * MS).found("r2t_late") is None
 
@@ -58,7 +58,7 @@ def test_data_that_could_be_unsolicited() -> None:
     found = writes(10, 1).found("unsolicited_data_unused")
     assert found
     assert found.share == pytest.approx(16 / 36)
-    assert found.text == "10 of 10 writes sent no data before the first R2T"
+    assert found.text == "10 of 10 writes waited for an R2T before they sent data."
     assert {11, 1_000, 2_000} <= set(found.frames)
     assert writes(10, 1, immediate=8_192).found("unsolicited_data_unused") is None
     # most writes send data at once
@@ -124,7 +124,7 @@ def test_the_three_latest_r2ts_are_shown() -> None:
     found = story.found("r2t_late")
     assert found
     # of 2, 2, 2, 3, 4, 5, 6 and 9 ms
-    assert found.text == "8 of 9 R2Ts were late: median 3.5 ms beyond the RTT, at most 9.0 ms"
+    assert found.text == ("The target sent 8 of 9 R2Ts late: typically 3.5 ms after they were due, at most 9.0 ms.")
     commands = [row["command_frame"] for row in story.rows["cycles"]]
     assert found.frames == (*(commands[number] for number in (2, 4, 7)), 5_002, 5_004, 5_007)
 
@@ -137,11 +137,13 @@ def test_the_write_with_most_r2ts_is_named_with_its_negotiated_parameters() -> N
         story.add("parameters", session=0, key=key, effective_target=value)
     found = story.found("r2t_rounds")
     assert found
-    assert found.text == ("a 320 KiB write needs 5 R2Ts, one after another, for bursts of 64 KiB (MaxOutstandingR2T=1)")
+    assert found.text == (
+        "A 320 KiB write needs 5 R2Ts, one after another, for bursts of 64 KiB (MaxOutstandingR2T=1)."
+    )
     story.add("parameters", session=0, key="MaxBurstLength", effective_target="65536")
     found = story.found("r2t_rounds")
     assert found
-    assert found.text.endswith(" (MaxBurstLength=65536, MaxOutstandingR2T=1)")
+    assert found.text.endswith(" (MaxBurstLength=65536, MaxOutstandingR2T=1).")
 
 
 def test_writes_without_data_or_with_unsolicited_data_do_not_wait_for_an_r2t() -> None:
@@ -150,7 +152,7 @@ def test_writes_without_data_or_with_unsolicited_data_do_not_wait_for_an_r2t() -
         story.rows["cycles"][place] |= columns
     found = story.found("unsolicited_data_unused")
     assert found
-    assert found.text == "8 of 9 writes sent no data before the first R2T"
+    assert found.text == "8 of 9 writes waited for an R2T before they sent data."
 
 
 # --- what-ifs

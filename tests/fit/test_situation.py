@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from iscsitrace.cli import main
 from iscsitrace.compare import matching, sides
 from iscsitrace.findings.finding import AdviceGain, Finding
+from iscsitrace.fit.gain import OF_A_COMMAND, Change, Gain, of_session
 from iscsitrace.fit.measurement import Measured, measure
 from iscsitrace.fit.situation import Situation
 from iscsitrace.measure import grouping
@@ -294,6 +295,16 @@ def test_r2ts_in_time_save_only_their_lateness() -> None:
     assert gain.throughput_factor == pytest.approx(16 / 13)
 
 
+def eight_of(story: Story) -> Gain:
+    """The gain of eight commands at once by the model: advice has it only where the application issues several."""
+    asked = of_session(grouping.sessions_of(story.source())[0])
+    assert asked
+    change = Change("queue depth 8", lambda situation: situation.with_setting(queue_depth=8), OF_A_COMMAND)
+    gain = asked.gain(change)
+    assert gain
+    return gain
+
+
 def test_the_low_and_high_gain_enclose_the_gain() -> None:
     """Writes in four rounds of 16 ms; eight at once just fill the line, and delay each other."""
     story, burst_ns = Story(), 2_857_000
@@ -311,7 +322,7 @@ def test_the_low_and_high_gain_enclose_the_gain() -> None:
             story.rows["rounds"].append(row | data)
         parts = [("propagation", 16 * MS), ("transfer", burst_ns)] * 4
         story.task(*parts, ("propagation", 16 * MS), operation="write", bytes=2 * BLOCK, data_pdu_bytes_max=65_536)
-    gain = gains(story.found("r2t_rounds"))["queue depth 8"]
+    gain = eight_of(story)
     assert 4 < gain.throughput_factor < 7.9
     assert gain.low <= gain.throughput_factor <= gain.high
     # the line's pace is known to two hundredths, and of nothing else there is a doubt
@@ -351,7 +362,7 @@ def eight_at_once(service_ns: tuple[int, int]) -> float:
     for number in range(20):
         parts = (("propagation", 16 * MS), ("target_service", service_ns[number % 2]), ("transfer", 4 * MS))
         story.task(*parts, data_pdu_bytes_max=BLOCK)
-    return gains(story.found("queue_depth_low"))["queue depth 8"].throughput_factor
+    return eight_of(story).throughput_factor
 
 
 def test_service_times_that_differ_by_a_quarter_block_put_commands_out_of_step() -> None:

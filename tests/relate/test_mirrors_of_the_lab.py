@@ -247,14 +247,16 @@ def test_the_finding(runs: Runs) -> None:
     skews = [skew_ns for skew_ns, _ in true_skews(run).values()]
     for opinion in (near, far):
         (finding,) = [each for each in opinion.findings if each.name == "mirror_waits_for_farthest"]
-        assert finding.severity == "warning"
+        assert (finding.rank, finding.severity, finding.leads) == ("limit", "info", True)
         assert finding.share == pytest.approx(min(sum(skews) / opinion.jobs_ns, 1), rel=0.01)
         assert "session 1" in finding.text
-        assert "was the last to acknowledge in 16 of 16 writes" in finding.text
+        assert "it acknowledged 16 of 16 writes last" in finding.text
         assert finding.display_filter
         assert "mdadm" in " ".join(finding.advice)
-    assert near.verdict.startswith("Session 0 is initiator-bound: ")
-    assert "Sessions 0 and 1 are a mirror whose writes wait for session 1." in near.verdict
+    assert near.headline.text.startswith(
+        "Session 0 is limited by the farthest target of its mirror. Sessions 0 and 1 are a mirror whose writes wait "
+        "for session 1: "
+    )
     # its leisure has a reason
     assert "initiator_think_time" not in [each.name for each in near.findings]
     assert "mirror_waits_for_farthest" not in [each.name for each in diagnosis.connections[0].findings]

@@ -21,19 +21,18 @@ NAMES = {"initiator_name": "host", "target_name": "disk"}
 
 
 def _subject(number: int) -> Subject:
-    return Subject(f"session {number}", (number,), Headline("No problem found."), (), None)
+    return Subject(f"session {number}", (number,), Headline("Session is healthy."), (), None)
 
 
 def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
     first, second = Advice("Do this."), Advice("Do that.")
     problem: Any = SimpleNamespace(name="odd", rank="failure", advice=(first, second))
     gains = (
-        AdviceGain("queue depth 8", 2.0, 2.0, 2.2, "", second),
-        AdviceGain("queue depth 9", 5.0, 2.0, 2.21, "", second),
+        AdviceGain("queue depth 8", 2.0, 2.0, 2.2, second),
+        AdviceGain("queue depth 9", 5.0, 2.0, 2.21, second),
     )
     said = Remedies()
-    cause = "Bytes are missing."
-    lost = Finding(problem, "data_loss", 0.25, "bytes are missing", (4, 9), 2.5e9, cause=cause, predict=lambda _: gains)
+    lost = Finding(problem, "data_loss", 0.25, "Bytes are missing.", (4, 9), 2.5e9, predict=lambda _: gains)
     found = _finding(lost, _subject(2), said)
     assert (found.name, found.severity, found.cost, found.text) == (
         "odd",
@@ -46,7 +45,7 @@ def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
         ("Do that.", "model: up to 2.0x with queue depth 8, about 5.0x (2.0x to 2.2x) with queue depth 9"),
     ]
     assert (found.display_filter, found.is_failure) == ("frame.number in {4, 9}", True)
-    bare = _finding(Finding(problem, "info", None, "text", (), cause="Text."), _subject(3), said)
+    bare = _finding(Finding(problem, "info", None, "Text.", ()), _subject(3), said)
     assert (bare.cost, bare.display_filter) == ("", "")
     assert [step.advice for step in bare.steps] == ["See odd of session 2."]
 
@@ -80,7 +79,7 @@ def chapter(
         senders=table("senders", *senders or []),
         task_management=table("task_management"),
     )
-    return of_session(trace, Opinion(number, Headline("Slow.", ("One.", "Two.")), time, lambda: None, []), Remedies())
+    return of_session(trace, Opinion(number, Headline("Slow."), time, lambda: None, []), Remedies())
 
 
 def facts(*arguments: Any, **options: Any) -> dict[str, tuple[str, str]]:
@@ -110,7 +109,7 @@ def test_two_connections_are_named_and_the_others_counted(count: int, more: str)
     found = chapter([{"connection": number} for number in range(count)] + [{"connection": 9, "session": 1}])
     ends = "10.0.0.1:1000 to 10.0.0.2:3260, 10.0.0.1:1001 to 10.0.0.2:3260"
     assert found.peers == f"host to disk ({ends}{more})"
-    assert (found.label, found.headline, found.notes) == ("session 2", "Slow.", "One. Two.")
+    assert (found.label, found.headline) == ("session 2", "Slow.")
 
 
 def test_a_name_that_the_login_left_open() -> None:

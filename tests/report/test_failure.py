@@ -127,7 +127,7 @@ def test_a_story_has_the_findings_and_the_time_of_its_sessions_each_problem_once
     assert [found.has(row) for row in connections] == [True, True]
     assert not found.has({"connection": 7, "session": 0})
     alone = of_story(StoryOpinion(Story((0,), (5, 6), *rows), "session 0", Headline("Slow."), []), opinions)
-    assert (alone.label, alone.headline.sentence, alone.failure) == ("session 0", "", None)
+    assert (alone.label, alone.headline.text, alone.failure) == ("session 0", "", None)
 
 
 def test_no_time_breakdowns_have_no_sum() -> None:

@@ -210,13 +210,21 @@ def test_title_and_subtitle() -> None:
 def entry(number: int) -> Entry:
     """A session that lost as many seconds as its number, of 40 s of busy time; its sentences are not asked for."""
     name, severity = ("loss", "warning") if number else ("none", "info")
-    verdict = Verdict(number, name, severity, number * 1e9 if number else None, "propagation", 40 * 10**9)
+    verdict = Verdict(
+        number,
+        name,
+        "problem" if number else "healthy",
+        severity,
+        number * 1e9 if number else None,
+        "propagation",
+        40 * 10**9,
+    )
     return Entry(f"session {number}", (number,), verdict, lambda: pytest.fail("told"))
 
 
 def others(connections: list[dict[str, Any]], *rest: int, lead: int | None = 0) -> list[tuple[str, ...]]:
     sessions = [{"session": number, "target_name": f"disk{number}"} for number in range(3)]
-    known: dict[int, Any] = {number: SimpleNamespace(verdict=f"verdict {number}") for number in range(40)}
+    known: dict[int, Any] = {number: SimpleNamespace(headline=Headline(f"verdict {number}")) for number in range(40)}
     diagnosis: Any = SimpleNamespace(
         connections={number: known[number] for number in (1, 2, 3)},
         separate=SimpleNamespace(verdicts={number: entry(number).verdict for number in (1, 2)}),
@@ -248,7 +256,7 @@ def test_more_sessions_than_a_person_reads_are_rows_of_names_and_times_the_worst
     found = others([], *range(25))
     assert [row[0] for row in found] == [f"session {number}" for number in reversed(range(25))]
     assert found[0] == ("session 24", "-", "loss", "latency-bound", "24.000000", "40.000000")
-    assert found[-1] == ("session 0", "disk0", "no problem", "latency-bound", "-", "40.000000")
+    assert found[-1] == ("session 0", "disk0", "healthy", "latency-bound", "-", "40.000000")
     two = [{"connection": number, "session": 0, "is_iscsi": True} for number in (1, 2)]
     found = others(two, *range(25))
     assert [row[:3] for row in found[:2]] == [(f"connection {number}", "disk0", "loss") for number in (1, 2)]
@@ -262,14 +270,19 @@ def test_more_sessions_than_a_person_reads_are_rows_of_names_and_times_the_worst
 # --- a document
 
 
-def problem(name: str) -> FoundProblem:
-    return FoundProblem(name, "warning", "", "text", ())
+def problem(name: str, **options: Any) -> FoundProblem:
+    return FoundProblem(name, "warning", "", "text", (), **options)
 
 
 def test_what_a_document_says_first() -> None:
-    findings = tuple(problem(f"problem_{number}") for number in range(4))
-    chapter = Chapter("session 0", "a to b", "Slow.", "", (), (), findings)
-    assert (chapter.verdict, [each.name[-1] for each in chapter.first_findings]) == ("Slow.", ["0", "1", "2"])
+    findings = (
+        problem("note_0"), problem("problem_1", is_problem=True), problem("lead_2", is_leading=True),
+        problem("problem_3", is_problem=True),
+    )  # fmt: skip
+    chapter = Chapter("session 0", "a to b", "Slow.", (), (), findings)
+    # two of them: the first has two pieces of advice there
+    assert (chapter.headline, [each.name[-1] for each in chapter.first_findings]) == ("Slow.", ["2", "1"])
+    assert Chapter("session 0", "a to b", "Healthy.", (), (), findings[:1]).first_findings == ()
     assert problem("small_r2t_rounds").title == "Small R2T rounds"
     assert problem("r2t_late").title == "R2T late"
     assert problem("nop_timeout").title == "NOP timeout"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +18,7 @@ def finding(name: str, *advice: Advice, found: tuple[AdviceGain, ...] = ()) -> F
 
 
 def gain(factor: float, low: float | None = None, high: float | None = None, advice: Advice = SHARED) -> AdviceGain:
-    return AdviceGain("4 connections", factor, low or factor, high or factor, "", advice)
+    return AdviceGain("4 connections", factor, low or factor, high or factor, advice)
 
 
 def test_a_remedy_is_said_once_and_then_referred_to() -> None:
@@ -60,14 +59,17 @@ def test_a_range_is_shown_where_its_ends_differ_by_more_than_a_tenth() -> None:
     assert remedies.gains_in_words([gain(15.0, 15.0, 16.6)]) == "model: about 15.0x (15.0x to 16.6x) with 4 connections"
 
 
-def test_a_condition_is_said_once() -> None:
-    one, other = (replace(gain(factor), condition="if it can") for factor in (2.0, 3.0))
-    expected = "model: up to 2.0x with 4 connections, up to 3.0x with 4 connections, if it can"
-    assert remedies.gains_in_words([one, other]) == expected
-    document = finding("loss", SHARED, found=(one,)).as_dict()["gains"]
-    assert document == [
-        {
-            "change": "4 connections", "throughput_factor": 2.0, "low": 2.0, "high": 2.0, "condition": "if it can",
-            "advice": 0,
-        }
-    ]  # fmt: skip
+def test_advice_says_what_it_touches_before_its_gains() -> None:
+    careful = Advice("Restart it.", touches="ends all sessions")
+    said = Remedies()
+    assert said.steps(finding("old", careful), "session 0") == [("Restart it.", "ends all sessions")]
+    assert Remedies().steps(finding("old", careful, found=(gain(2.0, advice=careful),)), "session 0") == [
+        ("Restart it.", "ends all sessions; model: up to 2.0x with 4 connections")
+    ]
+    # where the remedy was said before, so was what it touches
+    assert said.steps(finding("old", careful), "session 1") == [("See old of session 0.", "")]
+
+
+def test_a_gain_as_json_names_its_advice() -> None:
+    document = finding("loss", OWN, SHARED, found=(gain(2.0, 1.9, 2.1),)).as_dict()["gains"]
+    assert document == [{"change": "4 connections", "throughput_factor": 2.0, "low": 1.9, "high": 2.1, "advice": 1}]

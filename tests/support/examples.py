@@ -23,9 +23,9 @@ def all_findings(diagnosis: Diagnosis) -> list[Finding]:
 
 def assert_is_example(diagnosis: Diagnosis, name: str) -> None:
     """Asserts that a diagnosis has a finding, in the words of its example."""
-    sentences = [_words(each.cause) for each in all_findings(diagnosis) if each.name == name]
+    sentences = [_words(each.text) for each in all_findings(diagnosis) if each.name == name]
     assert _words(PROBLEMS[name].example) in sentences, [
-        each.cause for each in all_findings(diagnosis) if each.name == name
+        each.text for each in all_findings(diagnosis) if each.name == name
     ]
 
 

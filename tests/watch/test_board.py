@@ -263,7 +263,7 @@ def test_counters_that_are_worse_than_info() -> None:
 
 
 def test_findings_stand_below_the_headline_and_that_of_the_selected_sessions_story() -> None:
-    first, second = Headline("first", name="io_outage", severity="error"), Headline("second", ("note",))
+    first, second = Headline("first", name="io_outage", severity="error"), Headline("second")
     found = Found(1, "small_blocks", "warning", 0.4, "40 %", "text", int(str(SECOND_NS)))
     old = replace(found, name="old", share=None, cost="", since_ns=SECOND_NS - 1)
     both = report(
@@ -271,7 +271,7 @@ def test_findings_stand_below_the_headline_and_that_of_the_selected_sessions_sto
     )
     below = ["session 1: small_blocks (warning, 40 %): text", "session 1: old (warning): text"]
     assert shown(both)[-4:] == ["recent findings", "first", *below]
-    assert shown(both, row=1)[-5:-2] == ["recent findings", "first", "second note"]
+    assert shown(both, row=1)[-5:-2] == ["recent findings", "first", "second"]
     # lines have what is new
     assert lines_of(both)[3:] == [f"  {below[0]}"]
 

@@ -331,7 +331,7 @@ def test_findings_appear_during_the_traffic() -> None:
     watcher.run(reports.append)
     found = {found.name for report in reports for found in report.findings}
     assert "queue_depth_low" in found
-    assert any("network RTT" in report.headline.text for report in reports if report.headline)
+    assert any("network round trips" in report.headline.text for report in reports if report.headline)
 
 
 def test_an_invalid_capture_is_refused() -> None:

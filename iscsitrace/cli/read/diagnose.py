@@ -48,7 +48,8 @@ def _names() -> tuple[str, ...]:
     multiple=True,
     type=_FindingName(),
     metavar="FINDING",
-    help="Exit with 1 when this problem is found (any: any problem; docs/diagnosis.md lists the names); repeatable.",
+    help="Exit with 1 when this is found (any: when the verdict is problem; docs/diagnosis.md lists the names); "
+    "repeatable.",
 )
 @click.option(
     "--top",
@@ -68,7 +69,14 @@ def _names() -> tuple[str, ...]:
     help="Show this session in full, and no other; repeatable.",
 )
 @by(SESSION_ATTRIBUTES, "the verdicts of all sessions by this, the worst first, instead of sessions in full")
-@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show every connection in addition to sessions.")
+@click.option("--short", "is_short", is_flag=True, help="One line per session: the verdict and its sentence.")
+@click.option(
+    "-v",
+    "--verbose",
+    "is_verbose",
+    is_flag=True,
+    help="Show every finding with its evidence and all advice, the time breakdown as a table, and every connection.",
+)
 def command(
     capture_input: CaptureInput,
     is_json: bool,
@@ -76,28 +84,31 @@ def command(
     top: int,
     sessions: tuple[int, ...],
     names: tuple[str, ...],
+    is_short: bool,
     is_verbose: bool,
 ) -> None:
-    """Show what limits each session, where its time went, the problems found with their frames, and how to fix them.
+    """Show whether each session is healthy, limited or has a problem, where its time went, and what to do.
 
-    The busy time (reads and writes in flight, and steady think time between them) is split into parts without overlap.
-    The limiter is transfer where it takes more than half, else the largest other part. Shares are of the busy time.
-    Findings can overlap: each share is the most that its fix can save.
+    Healthy: nothing is wrong. Limited: I/O is as fast as the path and the load let it be. Problem: something is wrong.
+    Percentages are of the I/O time: reads and writes in flight, and the short pauses between them. It is split into
+    parts without overlap. Findings can overlap: each share is the most that its fix can save.
 
     Of many sessions the worst are shown in full, and the others as a table by headline. The JSON document has them all.
     """
     trace = capture_input.read(NEEDED, loading=_LATER)
     from iscsitrace.diagnosis.examination import examine
     from iscsitrace.show import diagnose
-    from iscsitrace.show.shown import Choice
+    from iscsitrace.show.shown import Choice, Shown
 
     diagnosis = examine(trace.table, tap_of=trace.tap_of)
-    failed = sorted(diagnosis.found if _ANY in fail_on else diagnosis.found & set(fail_on))
+    failed = sorted({*(diagnosis.problems if _ANY in fail_on else ()), *(diagnosis.found & set(fail_on))})
     if is_json:
         document = diagnose.as_dict(trace, diagnosis, names, sessions)
         show_json(document | {"fail_on": list(fail_on), "failed": failed})
     elif names:
         show(diagnose.sections_by(trace, diagnosis, names, Choice(top, sessions)))
+    elif is_short:
+        show(diagnose.lines_of_sessions(diagnosis, Shown(trace, diagnosis, Choice(top, sessions))))
     else:
         show(diagnose.sections(trace, diagnosis, Choice(top, sessions, is_verbose=is_verbose)))
     if failed:

@@ -152,7 +152,7 @@ FINDINGS: Final = Declaration(
         column("connection", "uint32", "the first connection of that session; the one that has it, where there is no session", null=True),
         column("lun", "uint64", "the logical unit that has it; null where there are several, or none", null=True),
         column("name", "str", "its name"),
-        column("rank", "category:finding_rank", "failure: something broke; slowness: it costs time; note: worth knowing"),
+        column("rank", "category:finding_rank", "failure: something broke; slowness: something is wrong; limit: of the path or the load; note: worth knowing"),
         column("severity", "category:severity", "as `diagnose` shows it"),
         column("is_leading", "bool", "whether a person has to read it first: what broke and what users notice"),
         column("cost_ns", "int64", "time that it costs", "ns", null=True),

@@ -87,7 +87,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "path_verdict": ("lost_in_network", "missing_at_a", "missing_at_b", "cannot_tell"),
     "event_kind": tuple(kind.name for kind in EVENT_KINDS),
-    "finding_rank": ("failure", "slowness", "note"),
+    "finding_rank": ("failure", "slowness", "note", "limit"),
     "stream_cause": ("slow_start_exit", "timeout", "low_equilibrium", "window"),
     # filled from the core's table of SCSI operations (core/wire/src/cdb/commands.rs), see trace.py
     "operation": (),
