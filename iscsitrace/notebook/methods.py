@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.findings import NEEDED as DIAGNOSIS_NEEDED
-from iscsitrace.notebook import html
-from iscsitrace.show import files, inputs
+from iscsitrace.measure import capture_health
+from iscsitrace.show import files, inputs, summary
 from iscsitrace.show.document import Section, table
 from iscsitrace.show.terminal import show
 from iscsitrace.tables.preview import ROWS
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ENDINGS = ("png", "svg", "pdf")
 
 
-class Document:
+class Answer:
     """The result of a command: shown as its text, or as HTML; ``as_dict()`` is its JSON document."""
 
     def __init__(self, sections: Iterable[Section], document: Mapping[str, Any]) -> None:
@@ -52,10 +52,12 @@ class Document:
         return self._text
 
     def _repr_html_(self) -> str:
-        return html.of_sections(self._sections)
+        from iscsitrace.show import page
+
+        return page.fragment(self._sections)
 
 
-class Diagnosed(Document):
+class Diagnosed(Answer):
     """The result of ``Trace.diagnose``."""
 
     def __init__(self, sections: Iterable[Section], document: Mapping[str, Any], diagnosis: Diagnosis) -> None:
@@ -69,7 +71,7 @@ class Diagnosed(Document):
         return frozenset(self.diagnosis.found)
 
 
-class Fitted(Document):
+class Fitted(Answer):
     """The result of ``Trace.fit``."""
 
     def __init__(self, sections: Iterable[Section], document: Mapping[str, Any], result: Fit) -> None:
@@ -199,27 +201,22 @@ def text(trace: Trace) -> str:
 
 def page(trace: Trace) -> str:
     """What a notebook shows of a trace: one line, sessions, problems of the capture, tables."""
-    return html.of_sections(_overview(trace))
+    from iscsitrace.show import page as pages
+
+    return pages.fragment(_overview(trace))
 
 
 def _overview(trace: Trace) -> Iterator[Section]:
     yield Section("", (text(trace).strip("<>"),))
     yield inputs.section(trace.inputs)
-    columns = ("session", "initiator_name", "target_name", "connection_count", "task_count")
-    sessions = trace.sessions.rows([name for name in columns if name in trace.sessions])
-    shown = [tuple(row.values()) for row in sessions]
-    if shown:
-        named = tuple(name for name in columns if name in trace.sessions)
-        yield Section("Sessions", grids=(table(named, shown[:ROWS]),))
-    counted = [row for row in trace.counters.rows() if row["count"]]
-    if counted:
-        rows = [(row["severity"], row["name"], row["count"], row["meaning"]) for row in counted]
-        yield Section("Capture health", grids=(table(("severity", "counter", "count", "meaning"), rows),))
+    yield Section("", (summary.sessions_grid(list(trace.sessions.rows())[:ROWS]),))
+    if counted := capture_health.by_name(trace.counters):
+        yield Section("", (inputs.counters(counted),))
     filled = [name for name in TABLES if name not in trace.lacking((name,))]
     rows_of = [(name, trace.row_count(name), TABLES[name].row) for name in filled]
     lacking = [name for name in (*TABLES, *DERIVED_TABLES) if name not in filled]
     notes = f"On request, read(..., tables=[...]): {', '.join(lacking)}"
-    yield Section("Tables", (notes,), (table(("table", "rows", "a row is"), rows_of),))
+    yield Section("Tables", (notes, table(("table", "rows", "a row is"), rows_of)))
 
 
 def _name(trace: Trace) -> str:

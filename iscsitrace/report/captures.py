@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -13,17 +13,16 @@ from iscsitrace.diagnosis.headline import Verdict
 from iscsitrace.errors import InputInvalid
 from iscsitrace.findings import NEEDED
 from iscsitrace.plots import inline
-from iscsitrace.report import chapters, figures, heat, modelled, places, sections
+from iscsitrace.report import chapters, figures, heat, modelled, sections
 from iscsitrace.report import subject as subjects
-from iscsitrace.report.document import Document
 from iscsitrace.report.subject import Subject
-from iscsitrace.show import verdict_groups
-from iscsitrace.show.document import Grid, Section, limited
+from iscsitrace.show import places, verdict_groups
+from iscsitrace.show.document import Block, Document, Grid, Opening, Section, table
 from iscsitrace.show.remedies import Remedies
 from iscsitrace.show.shown import HEADLINES
 from iscsitrace.tables.trace import Trace
 from iscsitrace.taps.reading import TappedTrace
-from iscsitrace.wording import cells
+from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.parts import BY_NAME
 
 __all__ = ["describe", "needed"]
@@ -57,45 +56,37 @@ def describe(
         raise InputInvalid(f"there is no session {session}; there are {known}")
     first, rest = entries(diagnosis, order, session)
     lead = first.tell() if first else None
-    told = [each.tell() for each in rest[: LISTED if len(rest) <= LISTED else IN_FULL]]
+    others = [each.tell() for each in rest[: LISTED if len(rest) <= LISTED else IN_FULL]]
     main = next((number for number in order if lead and number in lead.sessions), None)
-    story = tuple(number for number in lead.sessions if number != main) if lead else ()
-    looks = inline.Looks()
-    pictures, missing = (
-        figures.draw(trace, main, diagnosis.jobs, looks, story) if main is not None and has_pictures else ((), ())
-    )
-    has_timeline = has_pictures and lead is not None and lead.failure is not None
-    timeline = figures.timeline(trace, main, looks) if has_timeline else ()
-    remedies = Remedies()
-    model, model_missing = (None, "") if main is None else modelled.of_session(trace, main)
-    if model is not None and story:
-        sentence = model.sentence
-        model = replace(model, sentence=f"Session {main}: {sentence[:1].lower()}{sentence[1:]}")
-    return Document(
-        title=_title(trace),
-        subtitle=_subtitle(trace),
-        lead=None if lead is None else chapters.of_subject(trace, lead, remedies),
-        places=places.of_trace(trace, main, looks, has_pictures=has_pictures),
-        others=_others(trace, diagnosis, lead, rest, told),
-        heat=heat.of_trace(trace, diagnosis),
-        groups=_groups(trace, diagnosis, by),
-        chapters=tuple(chapters.of_subject(trace, each, remedies) for each in told[:IN_FULL] if _is_worth(each)),
-        pictures=pictures,
-        pictures_left_out=missing,
-        sections=sections.of_trace(trace, lead, diagnosis.mirrors),
-        model=model,
-        model_missing=model_missing,
-        timeline=timeline,
-        style_sheet=looks.sheet,
-    )
+    remedies, looks = Remedies(), inline.Looks()
+    opening = Opening("What limits it", "No iSCSI session was found.")
+    found: list[Section] = []
+    if isinstance(trace, TappedTrace):
+        plots = figures.of_places(trace, main, looks) if has_pictures and main is not None else None
+        found.append(places.section(places.as_dict(trace), plots))
+    found += (*_groups(trace, diagnosis, by), *heat.of_trace(trace, diagnosis))
+    if lead is not None:
+        told = chapters.told(lead, remedies)
+        has_timeline = has_pictures and lead.failure is not None
+        opening = chapters.opening(trace, lead, told, figures.timeline(trace, main, looks) if has_timeline else ())
+        found.append(chapters.findings(lead, told, filter(_is_worth, others[:IN_FULL]), remedies))
+    found += _others(trace, diagnosis, lead, rest, others)
+    title = _title(trace)
+    if lead is not None and main is not None:
+        story = tuple(number for number in lead.sessions if number != main)
+        if has_pictures:
+            found += figures.section(*figures.draw(trace, main, diagnosis.jobs, looks, story))
+        found.append(modelled.of_session(trace, main, title, has_others=bool(story)))
+    found += sections.of_trace(trace, lead, diagnosis.mirrors)
+    return Document(title, _subtitle(trace), opening, tuple(found), looks.sheet)
 
 
-def _groups(trace: Trace, diagnosis: Diagnosis, by: Sequence[str]) -> Section | None:
+def _groups(trace: Trace, diagnosis: Diagnosis, by: Sequence[str]) -> Iterator[Section]:
     """The verdicts of all sessions by each of these."""
-    if not by:
-        return None
-    grids = [verdict_groups.grid(verdict_groups.find(trace, diagnosis, name), GROUPS) for name in by]
-    return Section("Groups of sessions", (verdict_groups.READING,), tuple(grids), "groups")
+    if by:
+        grids = (verdict_groups.grid(verdict_groups.find(trace, diagnosis, name), GROUPS) for name in by)
+        blocks: tuple[Block, ...] = (verdict_groups.READING, *(grid._replace(is_long=True) for grid in grids))
+        yield Section("Groups of sessions", blocks, "groups")
 
 
 def _is_worth(found: Subject) -> bool:
@@ -127,18 +118,14 @@ def _subtitle(trace: Trace) -> str:
     span = f"{(max(times) - min(times)) / 1e9:.1f} s from {cells.clock(min(times))}" if times else "no packet"
     sessions, commands = len(trace.sessions), len(trace.cycles)
     return (
-        f"{span}; {cells.count(trace.packet_count)} packets, {_counted(sessions, 'iSCSI session')}, "
-        f"{_counted(commands, 'SCSI command')}"
+        f"{span}; {cells.count(trace.packet_count)} packets, {amounts.count(sessions, 'iSCSI session')}, "
+        f"{amounts.count(commands, 'SCSI command')}"
     )
-
-
-def _counted(amount: int, noun: str) -> str:
-    return f"{cells.count(amount)} {noun if amount == 1 else noun + 's'}"
 
 
 def _others(
     trace: Trace, diagnosis: Diagnosis, lead: Subject | None, rest: list[Entry], told: list[Subject]
-) -> Grid | None:
+) -> Iterator[Section]:
     """A row for each other subject, and for each connection of the first if it is of one session with several; ``told``
     are the first of ``rest``. Where there are too many for their sentences, they are rows of names and times.
     """
@@ -172,20 +159,20 @@ def _others(
             )
             for label, of, verdict in every
         ]
-        return limited(
-            "Other sessions and connections, the worst first",
-            ("session or connection", "target", "headline", "limiter", "lost s", "busy s"),
-            rows,
-            ROWS,
-        )
+        columns = ("session or connection", "target", "headline", "limiter", "lost s", "busy s")
+        yield _of_others(table(columns, rows, "The worst first", limit=ROWS))
+        return
     lines = [
         (f"connection {number}", targets.get(only, cells.NOTHING), diagnosis.connections[number].headline.text)
         for number in own
     ]
     lines += [(each.label, target(each.sessions), each.headline.text) for each in told]
-    if not lines:
-        return None
-    return limited("Other sessions and connections", ("session or connection", "target", "verdict"), lines, LISTED)
+    if lines:
+        yield _of_others(table(("session or connection", "target", "verdict"), lines, limit=LISTED))
+
+
+def _of_others(grid: Grid) -> Section:
+    return Section("Other sessions and connections", (grid._replace(is_long=True),), "others")
 
 
 @dataclass(frozen=True)

@@ -1,40 +1,71 @@
-"""Diagnoses as chapters: the headline, key figures, the time breakdown, and what to change."""
+"""A diagnosis in a report: first the headline, key figures and the time breakdown; then all findings with advice."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.diagnosis.opinions import Opinion
-from iscsitrace.findings.finding import Finding
 from iscsitrace.measure import line, path, waits, workload
 from iscsitrace.measure import tap_position as tap
 from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.distribution import PERCENTILES, is_bound
 from iscsitrace.measure.throughput import measure
-from iscsitrace.report import failure, places
-from iscsitrace.report import subject as subjects
-from iscsitrace.report.document import Chapter, Fact, FoundProblem, Part, Step
+from iscsitrace.report import failure
 from iscsitrace.report.subject import Subject
-from iscsitrace.show.document import Grid
+from iscsitrace.show import places
+from iscsitrace.show.diagnose import breakdown
+from iscsitrace.show.document import Block, Fact, Findings, FoundProblem, Heading, Opening, Picture, Section
 from iscsitrace.show.remedies import Remedies
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
-from iscsitrace.wording.parts import BY_NAME
+from iscsitrace.wording.sentences import capital
+
+FIRST_FINDINGS: Final = 2
+"""Findings shown beside the headline; the others follow later."""
 
 
-def of_session(trace: Trace, opinion: Opinion, remedies: Remedies) -> Chapter:
-    """The chapter on a session; ``remedies`` are those that the report has said before."""
-    return of_subject(trace, subjects.of_session(opinion), remedies)
-
-
-def of_subject(trace: Trace, subject: Subject, remedies: Remedies) -> Chapter:
-    """The chapter on a session or story."""
+def opening(trace: Trace, subject: Subject, told: Findings, timeline: tuple[Picture, ...] = ()) -> Opening:
+    """What the report says first of a session or story, of which all of this was ``told``."""
     rows = [row for row in trace.connections.rows() if subject.has(row)]
-    return _chapter(trace, _names(trace, subject), rows, subject.commands(trace), subject, remedies)
+    broken = failure.facts(trace, subject)
+    return Opening(
+        question=f"What happened to {subject.label}" if broken else f"What limits {subject.label}",
+        headline=subject.headline.text,
+        facts=tuple(_facts(trace, rows, subject.commands(trace), subject.time)),
+        label=subject.label,
+        peers=_peers(trace, subject, rows),
+        breakdowns=(*places.breakdown(trace, subject.sessions, subject.label), *breakdown(subject.label, subject.time)),
+        findings=first_findings(told.every, is_broken=bool(broken)),
+        failure=broken,
+        timeline=timeline,
+    )
+
+
+def first_findings(told: Iterable[FoundProblem], *, is_broken: bool) -> tuple[FoundProblem, ...]:
+    """What has to be done something about: the finding of the headline, then other problems; where something broke,
+    only what did.
+    """
+    found = [each for each in told if each.is_leading or each.is_problem]
+    found.sort(key=lambda each: not each.is_leading)
+    return tuple([each for each in found if each.is_failure or not is_broken][:FIRST_FINDINGS])
+
+
+def told(subject: Subject, remedies: Remedies) -> Findings:
+    """Its findings; ``remedies`` are those that the report has said before."""
+    return remedies.told(subject.findings, subject.label, subject.headline, subject.sessions)
+
+
+def findings(lead: Subject, first: Findings, rest: Iterable[Subject], remedies: Remedies) -> Section:
+    """All findings: of what comes ``first``, then of others, with their headlines and times."""
+    blocks: list[Block] = [Heading(capital(lead.label)), first]
+    for each in rest:
+        blocks.append(Heading(capital(each.label)))
+        blocks += [each.headline.text, *breakdown(each.label, each.time), told(each, remedies)]
+    return Section("Findings and advice", tuple(blocks), "findings")
 
 
 def _names(trace: Trace, subject: Subject) -> str:
@@ -46,76 +77,11 @@ def _names(trace: Trace, subject: Subject) -> str:
     return f"{cells.short(named[0]['initiator_name'])} to {cells.short(named[0]['target_name'])}"
 
 
-def _chapter(
-    trace: Trace,
-    names: str,
-    connections: list[dict[str, Any]],
-    cycles: Table,
-    subject: Subject,
-    remedies: Remedies,
-) -> Chapter:
-    label = subject.label
+def _peers(trace: Trace, subject: Subject, connections: list[dict[str, Any]]) -> str:
+    names = _names(trace, subject)
     ends = [f"{cells.endpoint(row, 'initiator')} to {cells.endpoint(row, 'target')}" for row in connections[:2]]
     more = f" and {len(connections) - len(ends)} more" if len(connections) > len(ends) else ""
-    parts = _parts(subject.time)
-    return Chapter(
-        label=label,
-        peers=f"{names} ({', '.join(ends)}{more})" if ends else names,
-        headline=subject.headline.text,
-        facts=tuple(_facts(trace, connections, cycles, subject.time)),
-        parts=parts,
-        findings=tuple(_finding(finding, subject, remedies) for finding in subject.findings),
-        budget=_budget(label, parts),
-        places=places.parts(trace, subject),
-        failure=failure.facts(trace, subject),
-    )
-
-
-def _parts(time: Budget | None) -> tuple[Part, ...]:
-    if not time or not time.jobs_ns:
-        return ()
-    return tuple(
-        Part(
-            name=BY_NAME[part].label,
-            meaning=BY_NAME[part].meaning,
-            share=time.shares[part],
-            time=cells.milliseconds(amount),
-            color=BY_NAME[part].color,
-            is_limiter=part == time.limiter,
-        )
-        for part, amount in time.parts_ns.items()
-        if amount
-    )
-
-
-def _budget(label: str, parts: tuple[Part, ...]) -> Grid | None:
-    if not parts:
-        return None
-    rows = tuple((part.name, part.meaning, part.time, cells.percent(part.share)) for part in parts)
-    return Grid(f"Time breakdown of {label}", ("part", "meaning", "ms", "% of busy time"), rows)
-
-
-def _cost(finding: Finding, subject: Subject) -> str:
-    """What it costs; a share is of the busy time of its one session, where the subject is a story of several."""
-    cost = finding.cost_in_words
-    if not cost or finding.rank == "failure":
-        return cost
-    is_of_one = len(subject.sessions) > 1 and len(finding.sessions) == 1
-    return f"{cost} of the time of session {finding.sessions[0]}" if is_of_one else f"{cost} of the time"
-
-
-def _finding(finding: Finding, subject: Subject, remedies: Remedies) -> FoundProblem:
-    return FoundProblem(
-        name=finding.name,
-        severity=finding.severity.replace("_", " "),
-        cost=_cost(finding, subject),
-        text=finding.text,
-        steps=tuple(Step(*each) for each in remedies.steps(finding, subject.label)),
-        display_filter=finding.display_filter or "",
-        is_failure=finding.problem.rank == "failure",
-        is_problem=finding.is_problem,
-        is_leading=finding.name == subject.headline.name,
-    )
+    return f"{names} ({', '.join(ends)}{more})" if ends else names
 
 
 def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time: Budget | None) -> list[Fact]:

@@ -14,8 +14,8 @@ from iscsitrace.measure import waits
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.intervals import Span
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
-from iscsitrace.report.document import Fact
 from iscsitrace.report.subject import Subject
+from iscsitrace.show.document import Fact
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace

@@ -11,7 +11,7 @@ from iscsitrace.plots import examples, inline, kinds, style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.view import Zoom
 from iscsitrace.relate.jobs.streams import Job
-from iscsitrace.report.document import Picture
+from iscsitrace.show.document import Picture, Plots, Section
 from iscsitrace.tables.trace import Trace
 
 _DETAIL: Final = Detail(limit=4_000, columns=1_000)
@@ -37,10 +37,16 @@ def draw(
     return _drawn(trace, wanted(trace, session, jobs, story), looks)
 
 
-def of_places(trace: Trace, session: int, looks: inline.Looks) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
+def section(pictures: Sequence[Picture], left_out: Sequence[str] = ()) -> tuple[Section, ...]:
+    """The section of the pictures; nothing without any. ``left_out`` says why others are missing."""
+    return (Section("Plots", (Plots(tuple(pictures), tuple(left_out)),), "plots"),) if pictures else ()
+
+
+def of_places(trace: Trace, session: int, looks: inline.Looks) -> Plots:
     """Of several taps: the time of the commands of a session by place, and the network between the taps."""
     zoom = Zoom(session=session)
-    return _drawn(trace, (("Delays and losses", "path", zoom), ("Time by place", "legs", zoom)), looks)
+    wanted_here = (("Delays and losses", "path", zoom), ("Time by place", "legs", zoom))
+    return Plots(*_drawn(trace, wanted_here, looks), has_tabs=False)
 
 
 def _drawn(

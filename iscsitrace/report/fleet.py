@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,9 +11,8 @@ from iscsitrace.fleet import broken as failures
 from iscsitrace.fleet.broken import Broken
 from iscsitrace.fleet.sql import Database
 from iscsitrace.fleet.top import top
-from iscsitrace.report.document import Document, Fact, Outcome
-from iscsitrace.show import fleet_top
-from iscsitrace.show.document import Grid, Section, limited, table
+from iscsitrace.show import fleet as costs_of
+from iscsitrace.show.document import Document, Fact, Grid, Opening, Section, table
 from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.sentences import capital
@@ -52,10 +50,9 @@ def describe(dataset: Path) -> Document:
     return Document(
         title=dataset.absolute().name,
         subtitle=f"{span}; {amounts.count(taps, 'tap')}, {amounts.count(captures, 'capture')}",
-        lead=None,
-        others=None,
         sections=sections,
-        outcome=Outcome(
+        opening=Opening(
+            "Result",
             _verdict(found, failed, sessions),
             "The same traffic captured at two taps is in the dataset twice.",
             (
@@ -82,16 +79,16 @@ def _verdict(found: Sequence[Broken], failed: int, sessions: int) -> str:
     )
 
 
-def _broken(found: Sequence[Broken]) -> tuple[Section, ...]:
+def _broken(found: Sequence[Broken]) -> Iterator[Section]:
     if not found:
-        return ()
+        return
     rows = [
         (
-            str(number),
+            number,
             each.tap,
             cells.short(each.session),
-            capital("; ".join(map(cells.text, each.what))),
-            cells.NOTHING if each.time_ns is None else cells.clock(each.time_ns),
+            capital("; ".join(each.what)),
+            None if each.time_ns is None else cells.clock(each.time_ns),
             cells.seconds(each.lost_ns),
             cells.short(each.initiator),
             cells.short(each.target),
@@ -100,63 +97,42 @@ def _broken(found: Sequence[Broken]) -> tuple[Section, ...]:
     ]
     columns = ("no.", "tap", "session", "what happened", "from", "lost s", "initiator", "target")
     places = [
-        (str(number), each.tap, cells.short(each.capture or None), failures.display_filter(each), _shell(each))
+        (number, each.tap, cells.short(each.capture or None), failures.display_filter(each), _shell(each))
         for number, each in enumerate(found, 1)
     ]
     look = ("no.", "tap", "capture", "display filter", "command")
-    return (
-        Section(
-            "What broke",
-            (
-                "Sessions that failed, by the time they lost; sessions that took each other's place are one row. Then "
-                "sessions with error statuses, or without a logout.",
-            ),
-            (
-                limited("Sessions with a failure, the worst first", columns, rows, LISTED),
-                limited("Where to look: frames are those of the capture", look, places, LISTED),
-            ),
-            "broken",
-        ),
+    blocks = (
+        "Sessions that failed, by the time they lost; sessions that took each other's place are one row. Then sessions "
+        "with error statuses, or without a logout.",
+        table(columns, rows, "Sessions with a failure, the worst first", limit=LISTED),
+        table(look, places, "Where to look: frames are those of the capture", limit=LISTED),
     )
+    yield Section("What broke", blocks, "broken")
 
 
-def _slow(database: Database) -> tuple[Section, ...]:
+def _slow(database: Database) -> Iterator[Section]:
     """What costs time without having broken: each kind once, with the session that it costs most."""
-    if "findings" not in database.tables:
-        return ()
-    found = database.query(_SLOW).rows
-    if not found:
-        return ()
-    rows = [
-        (name, cells.count(sessions), cells.seconds(cost_ns), f"session {session} of tap {tap}", cells.short(text))
-        for name, sessions, cost_ns, tap, session, text in found
-    ]
-    columns = ("finding", "sessions", "lost s", "most in", "what was found there")
-    return (
-        Section(
-            "What is slow",
-            ("Findings that cost time, by the time that they cost all sessions. docs/diagnosis.md describes each.",),
-            (limited("Findings by cost", columns, rows, ROWS),),
-            "slow",
-        ),
-    )
+    found = database.query(_SLOW).rows if "findings" in database.tables else []
+    if found:
+        rows = [
+            (name, cells.count(sessions), cells.seconds(cost_ns), f"session {session} of tap {tap}", cells.short(text))
+            for name, sessions, cost_ns, tap, session, text in found
+        ]
+        columns = ("finding", "sessions", "lost s", "most in", "what was found there")
+        line = "Findings that cost time, by the time that they cost all sessions. docs/diagnosis.md describes each."
+        yield Section("What is slow", (line, table(columns, rows, "Findings by cost", limit=ROWS)), "slow")
 
 
-def _parts(database: Database) -> tuple[Grid, ...]:
+def _parts(database: Database) -> Iterator[Grid]:
     """The busy time of all sessions by part."""
-    if "time_breakdown" not in database.tables:
-        return ()
-    found = database.query(_PARTS).rows
-    total_ns = sum(duration_ns for _, _, duration_ns in found)
-    rows = (
-        (BY_NAME[part].label, sessions, cells.seconds(duration_ns), cells.percent(duration_ns / total_ns))
-        for part, sessions, duration_ns in found
-    )
-    return (
-        (table(("part", "sessions", "s", "%"), rows, "Time breakdown of the busy time of all sessions"),)
-        if found
-        else ()
-    )
+    found = database.query(_PARTS).rows if "time_breakdown" in database.tables else []
+    if found:
+        total_ns = sum(duration_ns for _, _, duration_ns in found)
+        rows = (
+            (BY_NAME[part].label, sessions, cells.seconds(duration_ns), cells.percent(duration_ns / total_ns))
+            for part, sessions, duration_ns in found
+        )
+        yield table(("part", "sessions", "s", "%"), rows, "Time breakdown of the busy time of all sessions")
 
 
 def _shell(each: Broken) -> str:
@@ -170,14 +146,14 @@ def _time(database: Database) -> Section:
         if by == "hour":
             costs.sort(key=lambda each: each.label)
         if costs:
-            grids.append(replace(fleet_top.grid(by, costs, count), caption=caption))
+            grids.append(costs_of.grid(by, costs, count, caption))
     return Section(
         "Where the time goes",
         (
             "Commands that read, write or erase data, by the sum of their latencies. Percentiles are in ms, by nearest "
             "rank, of commands with a status.",
+            *grids,
         ),
-        tuple(grids),
         "time",
     )
 
@@ -202,9 +178,10 @@ def _captures(database: Database) -> Section:
         "SELECT tap, capture, status, problem FROM captures WHERE status <> 'read' ORDER BY tap, capture"
     ).rows
     if problems:
-        rows = [tuple(map(cells.short, row)) for row in problems]
-        grids.append(limited("Captures that were not read whole", ("tap", "capture", "status", "problem"), rows, ROWS))
-    return Section("Captures", (), tuple(grids), "captures")
+        rows = [map(cells.short, row) for row in problems]
+        look = ("tap", "capture", "status", "problem")
+        grids.append(table(look, rows, "Captures that were not read whole", limit=ROWS))
+    return Section("Captures", tuple(grids), "captures")
 
 
 def _making(database: Database) -> Section:
@@ -213,5 +190,4 @@ def _making(database: Database) -> Section:
         f"iscsitrace {made.version}, schema {made.schema}. Tables: {', '.join(made.tables)}.",
         "docs/fleet.md of the project describes the dataset, docs/method.md each number.",
     )
-    grids: tuple[Grid, ...] = ()
-    return Section("How this was made", lines, grids, "making")
+    return Section("How this was made", lines, "making")

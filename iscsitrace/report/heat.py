@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
@@ -17,8 +17,7 @@ from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.intervals import Span, covered_until
 from iscsitrace.relate import volumes
 from iscsitrace.relate.volumes import Volume
-from iscsitrace.report.document import HeatCell, HeatMap, HeatRow
-from iscsitrace.show.document import more_rows
+from iscsitrace.show.document import HeatCell, HeatMap, HeatRow, Section, more_rows
 from iscsitrace.tables.table import Source
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts, cells
@@ -97,21 +96,22 @@ STEPS: Final = 6
 _DIGITS: Final = (1, 2, 5)
 
 
-def of_trace(trace: Trace, diagnosis: Diagnosis) -> HeatMap | None:
-    """The heat map; None of fewer than two volumes: plots show one."""
+def of_trace(trace: Trace, diagnosis: Diagnosis) -> Iterator[Section]:
+    """The section of the heat map; nothing of fewer than two volumes: plots show one."""
     heat = find(trace.table, diagnosis.volume_outages, limit=ROWS, bin_count=BINS)
     if heat is None or len(heat.volumes) < 2:
-        return None
+        return
     start_ns = int(trace.connections.raw("time_first_ns").min())
     bounds = _bounds([each for row in heat.latency_ns.tolist() for each in row if not math.isnan(each)])
     edges = [amounts.seconds(each - start_ns) for each in heat.edges_ns.tolist()]
-    return HeatMap(
+    drawn = HeatMap(
         times=(edges[0], edges[BINS // 2], edges[-1]),
         width=amounts.time(int(heat.edges_ns[1] - heat.edges_ns[0])),
         legend=_legend(bounds),
         rows=tuple(_row(heat, place, bounds, edges) for place in range(len(heat.volumes))),
         notes=more_rows(heat.more_count),
     )
+    yield Section("Volumes over time", (drawn,), "heat")
 
 
 def _bounds(latencies_ns: Sequence[float]) -> list[int]:

@@ -11,10 +11,10 @@ from iscsitrace.fit.sweep import Sweep
 from iscsitrace.plots import inline, model, style
 from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.plots.model_curves import ModelCurves, label_of
-from iscsitrace.report.document import Document, Fact, Outcome, Picture
-from iscsitrace.show import rivals
-from iscsitrace.show import sweep as tables
-from iscsitrace.show.document import Grid, Section, table
+from iscsitrace.report import figures
+from iscsitrace.show import inputs as captures
+from iscsitrace.show import model_fit
+from iscsitrace.show.document import Document, Fact, Opening, Picture, Section
 from iscsitrace.wording import amounts, cells
 
 _READ: Final = (
@@ -31,16 +31,14 @@ def describe(
     pictures = tuple(_pictures(sweeps, looks)) if has_pictures else ()
     names = dict.fromkeys(name for sweep in sweeps for name in sweep.varied)
     over = f" over {' and '.join(label_of(name) for name in names)}" if names else ""
-    captures = amounts.count(len(inputs), "capture")
+    points = amounts.count(sum(len(each.places) for each in sweeps), "point")
     return Document(
         title=f"Throughput{over}",
-        subtitle=f"{captures}, each read alone; {amounts.count(sum(len(each.places) for each in sweeps), 'point')}",
-        lead=None,
-        others=None,
-        pictures=pictures,
-        sections=tuple(_sections(sweeps, missing, inputs)),
-        outcome=Outcome(
-            " ".join(map(tables.verdict, sweeps)) or "No session has steady reads or writes, so there is no point.",
+        subtitle=f"{amounts.count(len(inputs), 'capture')}, each read alone; {points}",
+        sections=(*figures.section(pictures), *_sections(sweeps, missing, inputs)),
+        opening=Opening(
+            "Result",
+            " ".join(map(model_fit.verdict, sweeps)) or "No session has steady reads or writes, so there is no point.",
             "A point is the steady commands of one session in one capture.",
             tuple(_facts(sweeps)),
         ),
@@ -69,7 +67,7 @@ def _facts(sweeps: Sequence[Sweep]) -> Iterator[Fact]:
         idle = [place.point.idle_fraction for place in sweep.places if place.point.idle_fraction is not None]
         yield Fact(
             f"{sweep.operation}s",
-            tables.span(rates),
+            model_fit.span(rates),
             amounts.count(len(rates), "point"),
         )
         if idle:
@@ -86,25 +84,16 @@ def _facts(sweeps: Sequence[Sweep]) -> Iterator[Fact]:
 def _sections(
     sweeps: Sequence[Sweep], missing: Sequence[str], inputs: Sequence[Mapping[str, Any]]
 ) -> Iterator[Section]:
-    grids = [grid for sweep in sweeps for grid in (tables.points(sweep), tables.connections(sweep)) if grid]
-    yield Section("Points", grids=tuple(grids), identity="points")
-    fitted = [grid for sweep in sweeps if (grid := tables.parameters(sweep))]
-    unknown = tables.undetermined(sweeps, missing)
+    grids = [grid for sweep in sweeps for grid in (model_fit.points_of(sweep), model_fit.connections_of(sweep)) if grid]
+    yield Section("Points", tuple(grids), "points")
+    fitted = [grid for sweep in sweeps if (grid := model_fit.parameters_of(sweep))]
+    unknown = tuple(f"Not determined: {line}." for line in model_fit.undetermined(sweeps, missing))
     if fitted or unknown:
-        lines = tuple(f"Not determined: {line}." for line in unknown)
-        yield Section("Model", lines, tuple(fitted), "fit")
+        yield Section("Model", (*unknown, *fitted), "fit")
     rivalry = compare([place.point for sweep in sweeps for place in sweep.places])
     if rivalry:
-        yield rivals.section(rivalry)
-    yield Section("How this was made", tuple(_making()), (_captures(inputs),), "making")
-
-
-def _captures(inputs: Sequence[Mapping[str, Any]]) -> Grid:
-    rows = [
-        (each["name"], each["format"], cells.count(each["packet_count"]), cells.date(each["time_first_ns"]))
-        for each in inputs
-    ]
-    return table(("capture", "format", "packets", "first packet"), rows, "Captures, each read alone")
+        yield model_fit.section_of_rivals(rivalry)
+    yield Section("How this was made", (*captures.lines(inputs), *_making()), "making")
 
 
 def _making() -> Iterator[str]:

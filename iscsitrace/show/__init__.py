@@ -1,1 +1,1 @@
-"""Results that leave the program: files of tables, sidecars, drawings; whole or not at all."""
+"""Results as sections of blocks, their writers, and files of tables, whole or not at all."""

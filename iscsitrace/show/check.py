@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iscsitrace.measure.distribution import percentiles
-from iscsitrace.show import health
-from iscsitrace.show.document import Grid, Section, table
+from iscsitrace.show import inputs
+from iscsitrace.show.document import Block, Grid, Section, table
 from iscsitrace.wording import cells
 from iscsitrace.wording.amounts import percent
 
@@ -37,8 +37,7 @@ def sections(
     document: Mapping[str, Any], comparison: Comparison | None, agreement: Agreement | None
 ) -> Iterator[Section]:
     """Coverage and counters, then the comparison with tshark and that with the truth of the run."""
-    yield health.coverage(document["coverage"])
-    yield health.health(document["counters"])
+    yield Section("", (inputs.coverage(document["coverage"]), inputs.counters(document["counters"])))
     if kernel := document.get("tcp_info"):
         yield _with_kernel(kernel)
     if comparison:
@@ -70,7 +69,7 @@ def _with_kernel(kernel: Mapping[str, Any]) -> Section:
     lines = [_clock(each) for each in kernel["clocks"]]
     if not rows:
         lines.append("no sample is of a connection of the capture: its addresses and ports are others")
-    return Section("Estimates against the kernel's TCP_INFO", tuple(lines), _grids(columns, rows))
+    return Section("Estimates against the kernel's TCP_INFO", (*lines, *_grids(columns, rows)))
 
 
 def _clock(clock: Mapping[str, Any]) -> str:
@@ -102,7 +101,7 @@ def _with_tshark(comparison: Comparison) -> Section:
         f"equal {comparison.matched_pdu_count}; differences: {len(comparison.differences)}, "
         f"unexplained: {len(comparison.unexplained)}"
     )
-    return Section(f"Comparison with {comparison.tshark_version}", (line,), _grids(columns, rows))
+    return Section(f"Comparison with {comparison.tshark_version}", (line, *_grids(columns, rows)))
 
 
 def _with_truth(agreement: Agreement) -> Section:
@@ -113,8 +112,8 @@ def _with_truth(agreement: Agreement) -> Section:
         f"parameters, losses of {agreement.loss_count} senders; differences: {len(agreement.differences)}"
     )
     tap = f", captured at the {agreement.tap}" if agreement.tap else ""
-    lines = (line, *_host_times(agreement.host_times_ns))
-    return Section(f"Comparison with the truth of the run{tap}", lines, _grids(columns, rows))
+    blocks: tuple[Block, ...] = (line, *_host_times(agreement.host_times_ns), *_grids(columns, rows))
+    return Section(f"Comparison with the truth of the run{tap}", blocks)
 
 
 def _host_times(times_ns: Sequence[int]) -> Iterator[str]:

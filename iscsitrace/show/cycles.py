@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.measure.selection import display_filter, first_packet_ns
 from iscsitrace.show import latencies
-from iscsitrace.show.document import Section, table
+from iscsitrace.show.document import Grid, Section, table
 from iscsitrace.wording import cells, scsi_names
 
 if TYPE_CHECKING:
@@ -30,6 +30,11 @@ _LEGS_COLUMNS: Final = (
     *("cycle", "time", "stream", "operation", "I/O size", "R2Ts", "latency", "initiator", "to target", "target"),
     *("to initiator", "held by initiator's TCP", "by target's TCP", "frame"),
 )
+READING: Final = (
+    "flags: S status in the last Data-In; rexmt retransmission; missing: packets are missing from the capture; "
+    "incomplete: so are the command's data or status"
+)
+"""What the flags of a command are."""
 _PHASES: Final = ("request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
 
 
@@ -58,18 +63,24 @@ def sections(
     trace: Trace, cycles: Table, waited: Waits, *, has_filter: bool, has_legs: bool = False
 ) -> Iterator[Section]:
     """One line per command; with ``has_filter`` a Wireshark display filter for each, with ``has_legs`` its legs."""
-    start_ns = first_packet_ns(trace.connections)
     rows = list(cycles.rows())
-    latency = latencies.each(waited)
     if has_legs:
-        each = zip(rows, _legs(trace, cycles), latency, strict=True)
+        start_ns = first_packet_ns(trace.connections)
+        each = zip(rows, _legs(trace, cycles), latencies.each(waited), strict=True)
         grid = table(_LEGS_COLUMNS, (_leg_line(*line, start_ns or 0) for line in each))
-        yield Section("", (f"time: s after the first TCP packet, {cells.date(start_ns)}; legs: ms",), (grid,))
+        yield Section("", (f"time: s after the first TCP packet, {cells.date(start_ns)}; legs: ms", grid))
     else:
-        grid = table(_COLUMNS, (_line(row, one, start_ns or 0) for row, one in zip(rows, latency, strict=True)))
-        yield Section("", (f"time: s after the first TCP packet, {cells.date(start_ns)}; phases: ms",), (grid,))
+        yield Section("", commands(trace, cycles, waited))
     if has_filter:
         yield Section("Display filters", tuple(f"cycle {row['cycle']}: {display_filter(row)}" for row in rows))
+
+
+def commands(trace: Trace, cycles: Table, waited: Waits, caption: str = "") -> tuple[str, Grid]:
+    """A row for each of these commands; before it, what its times are."""
+    start_ns = first_packet_ns(trace.connections)
+    rows = (_line(row, one, start_ns or 0) for row, one in zip(cycles.rows(), latencies.each(waited), strict=True))
+    reading = f"time: s after the first TCP packet, {cells.date(start_ns)}; phases: ms"
+    return reading, table(_COLUMNS, rows, caption)
 
 
 def _legs(trace: Trace, cycles: Table) -> list[dict[str, Any]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.diagnosis.headline import weight
 from iscsitrace.measure import capture_health
 from iscsitrace.relate import loads
-from iscsitrace.show import health, inputs, verdict_groups
-from iscsitrace.show.document import Section, table
+from iscsitrace.show import inputs, verdict_groups
+from iscsitrace.show.document import Breakdown, Part, Section, table
 from iscsitrace.show.remedies import Remedies, notes_on
 from iscsitrace.show.shown import LISTED, Choice, Shown
 from iscsitrace.wording import amounts as wording
@@ -76,7 +75,7 @@ def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Sec
     yield from (_streams(job, choice.top) for job in shown.jobs)
     losses = capture_health.reaching(capture_health.by_name(trace.counters), "data_loss")
     if losses:
-        yield health.health(losses)
+        yield Section("", (inputs.counters(losses),))
 
 
 def lines_of_sessions(diagnosis: Diagnosis, shown: Shown) -> Iterator[Section]:
@@ -87,7 +86,7 @@ def lines_of_sessions(diagnosis: Diagnosis, shown: Shown) -> Iterator[Section]:
         (label, headline.kind, headline.name, cells.seconds(headline.cost_ns), headline.text)
         for label, headline in told
     ]
-    yield Section("", (), (table(("session", "verdict", "finding", "lost s", "headline"), rows),))
+    yield Section("", (table(("session", "verdict", "finding", "lost s", "headline"), rows),))
     yield from shown.others()
 
 
@@ -163,13 +162,13 @@ def _in_detail(shown: Shown) -> Iterator[Section]:
     remedies = Remedies()
     # what was found of connects without a session has no other place
     for story in shown.unanswered:
-        yield _findings(story.label, story.findings, remedies)
+        yield _findings(story.label, story.findings, story.headline, remedies, story.story.numbers)
     of_stories: set[int] = set()
     for label, opinion in shown.in_full:
-        yield from _breakdown(label, opinion)
+        yield from _time(label, opinion)
         new = [finding for finding in opinion.findings if id(finding) not in of_stories]
         if new:
-            yield _findings(label, new, remedies)
+            yield _findings(label, new, opinion.headline, remedies)
         # sessions of one story share its findings, which are shown once
         of_stories.update(map(id, opinion.findings))
 
@@ -190,39 +189,45 @@ def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
             yield f"    The same is true of {wording.count(len(others), kind)}: {listed}."
 
 
-def _breakdown(label: str, opinion: Opinion) -> Iterator[Section]:
+def _time(label: str, opinion: Opinion) -> Iterator[Section]:
     time = opinion.time
     if not time or not time.jobs_ns:
         return
     words = {"idle": "no command in flight", "scan": "device scan", "flush": "SYNCHRONIZE CACHE"}
     excluded = [f"{words[use]} {cells.seconds(amount)} s" for use, amount in time.uses_ns.items() if amount]
-    rows = [
-        (BY_NAME[part].label, cells.milliseconds(amount), cells.percent(time.shares[part]))
-        for part, amount in time.parts_ns.items()
-        if amount
-    ]
     yield Section(
         f"Time breakdown of {label}: {cells.seconds(time.jobs_ns)} s of I/O time",
-        (f"excluded: {', '.join(excluded)}",) if excluded else (),
-        (table(("part", "ms", "%"), rows),),
+        (*([f"excluded: {', '.join(excluded)}"] if excluded else []), *breakdown(label, time)),
     )
 
 
-def _findings(label: str, findings: Sequence[Finding], remedies: Remedies) -> Section:
+def breakdown(label: str, time: Budget | None) -> tuple[Breakdown, ...]:
+    """The busy time by cause; nothing where there is none."""
+    if not time or not time.jobs_ns:
+        return ()
+    parts = tuple(
+        Part(
+            name=BY_NAME[part].label,
+            meaning=BY_NAME[part].meaning,
+            share=time.shares[part],
+            ms=cells.milliseconds(amount),
+            color=BY_NAME[part].color,
+            is_limiter=part == time.limiter,
+        )
+        for part, amount in time.parts_ns.items()
+        if amount
+    )
+    return (Breakdown(f"Time breakdown of {label}", parts),)
+
+
+def _findings(
+    label: str, findings: Sequence[Finding], headline: Headline, remedies: Remedies, sessions: Sequence[int] = ()
+) -> Section:
     has_shares = any(each.share and each.rank != "failure" for each in findings)
     return Section(
         f"Findings of {label}" + (", in percent of the I/O time" if has_shares else ""),
-        tuple(line for each in findings for line in _lines(each, label, remedies)),
+        (remedies.told(findings, label, headline, sessions),),
     )
-
-
-def _lines(finding: Finding, label: str, remedies: Remedies) -> Iterator[str]:
-    cost = f", {finding.cost_in_words}" if finding.cost_in_words else ""
-    yield f"{finding.name} ({finding.severity}{cost}): {finding.text}"
-    for step in remedies.steps(finding, label):
-        yield f"    - {_with_notes(*step)}"
-    if finding.display_filter:
-        yield f"    {finding.display_filter}"
 
 
 def _streams(job: Job, top: int) -> Section:
@@ -249,7 +254,7 @@ def _streams(job: Job, top: int) -> Section:
     return Section(
         f"Parallel streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes {behind} s after the "
         f"first, and runs alone for {alone} % of the job",
-        grids=(replace(table(columns, rows), notes=_finished(len(job.streams) - top)),),
+        (table(columns, rows, notes=_finished(len(job.streams) - top)),),
     )
 
 

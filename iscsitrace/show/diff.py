@@ -144,7 +144,7 @@ def _places(places: ByPlace) -> Section:
         for each in found
     ]
     title = "By place: parts of the median latency of reads and writes, and shares of the time of all"
-    return Section(title, tuple(findings), (table(columns, rows),))
+    return Section(title, (*findings, table(columns, rows)))
 
 
 def _differences(explanation: Explanation) -> Section:
@@ -163,7 +163,7 @@ def _differences(explanation: Explanation) -> Section:
             for label, one, other, factor, share in rows
         ),
     )
-    return Section("Causes of the gap: factor of each on the pace, B / A, by the model", grids=(grid,))
+    return Section("Causes of the gap: factor of each on the pace, B / A, by the model", (grid,))
 
 
 def _value(difference: Difference, value: Any) -> str:
@@ -202,7 +202,7 @@ def _figures(a: Side, b: Side) -> Section:
         rows.append(("latency of", *(_measured(side) for side in (a, b))))
     if a.without_status_count or b.without_status_count:
         rows.append(("without a status", *(amounts.count(side.without_status_count, "command") for side in (a, b))))
-    return Section("Side by side: the commands of this operation", grids=(table(("", "A", "B"), rows),))
+    return Section("Side by side: the commands of this operation", (table(("", "A", "B"), rows),))
 
 
 def _measured(side: Side) -> str:
@@ -227,7 +227,7 @@ def _breakdown(a: Side, b: Side) -> Section:
     columns = ("part", "A %", "B %", "A ms/MB", "B ms/MB", "B - A ms/MB")
     return Section(
         f"Time breakdown: shares of the busy time, A {cells.seconds(a.jobs_ns)} s, B {cells.seconds(b.jobs_ns)} s",
-        grids=(table(columns, rows),),
+        (table(columns, rows),),
     )
 
 
@@ -240,7 +240,7 @@ def _keys(a: Side, b: Side) -> Section:
         return Section("All negotiated parameters are equal")
     columns = ("key", "A negotiated", "initiator", "target", "B negotiated", "initiator", "target")
     rows = [(name, *_cells(a.keys.get(name)), *_cells(b.keys.get(name))) for name in names]
-    return Section("Negotiated parameters that differ", grids=(table(columns, rows),))
+    return Section("Negotiated parameters that differ", (table(columns, rows),))
 
 
 def _cells(key: Key | None) -> tuple[str | None, str | None, str | None]:

@@ -58,7 +58,7 @@ def sections(trace: Trace, events: Table, *, is_absolute: bool, has_every: bool)
     rows = (_line(row, count, until, clock) for row, until, count in zip(shown.rows(), untils, counts, strict=True))
     columns = ("time", "severity", "session", "stream", "LUN", "event", "frame")
     note = "time: UTC" if is_absolute else f"time: s after the first TCP packet, {cells.date(start_ns)}"
-    yield Section("", (note,), (table(columns, rows),))
+    yield Section("", (note, table(columns, rows)))
     frames = sorted(set(shown.raw("frame")[known(shown, "frame")].tolist()))
     if frames:
         title = "Display filter"

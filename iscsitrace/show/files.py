@@ -33,6 +33,16 @@ def check(path: Path, *, is_forced: bool, inputs: Iterable[str] = ()) -> None:
         raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
 
 
+def prepare(directory: Path, paths: Iterable[Path], *, is_forced: bool, inputs: Iterable[str] = ()) -> None:
+    """A directory, made when missing, in which all of these can be written; raises what ``check`` raises."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputInvalid(f"cannot write to {directory}: {error.strerror or error}") from error
+    for path in paths:
+        check(path, is_forced=is_forced, inputs=inputs)
+
+
 @contextmanager
 def written_aside(path: Path, *, has_hosts: bool = True) -> Iterator[Path]:
     """A new file to write to, which takes the name when all went well: an interruption leaves no half of it.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
 
 from iscsitrace.measure.ranks import is_meaningful
-from iscsitrace.show.terminal import show_heading, show_line, show_table
+from iscsitrace.show import terminal
+from iscsitrace.show.document import Block, Heading, Section, table
 from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.login_keys import LOGIN_KEYS
 
@@ -62,61 +64,56 @@ def _spelled(value: object) -> object:
     return value
 
 
-def cpu_line(results: dict[str, Any]) -> str | None:
-    """Processor time, in total and per 10^9 bytes; None if unknown."""
+def cpu_lines(results: dict[str, Any]) -> Iterator[str]:
+    """Processor time, in total and per 10^9 bytes; nothing if unknown."""
     taken = results.get("cpu")
     if taken is None:
-        return None
+        return
     user, system = (taken[name] / _SECOND_NS for name in ("user_ns", "system_ns"))
     each = amounts.seconds_per_gigabyte(taken, results.get("bytes", 0))
     share = "" if each is None else f": {each:.3f} s/GB"
-    return f"processor time {user + system:.6f} s (user {user:.6f}, system {system:.6f}){share}"
+    yield f"processor time {user + system:.6f} s (user {user:.6f}, system {system:.6f}){share}"
 
 
-def show(results: dict[str, Any], *, has_parameters: bool = True) -> None:
-    """Shows the results. Of a run that could not begin there are only errors, which :func:`end` shows."""
+def show(results: dict[str, Any]) -> None:
+    """Shows the results."""
+    terminal.show([Section("", tuple(blocks(results)))])
+
+
+def blocks(results: dict[str, Any], *, has_parameters: bool = True) -> Iterator[Block]:
+    """The results. Of a run that could not begin there are only errors, which :func:`end` shows."""
     if not has_begun(results):
         return
     if results["mode"] == "socket":
-        _show_sockets(results)
+        yield from _of_sockets(results)
         return
     if results["mode"] == "discover":
-        _show_discovered(results["discovered"])
+        found = results["discovered"]
+        yield table(("target", "address"), [(one["name"], ", ".join(one["addresses"]) or None) for one in found])
     elif results["mode"] == "ping":
-        show_table(("pings", *_latency_headings("min", *_PERCENTILES)), [_latency_row(results["ping_ns"], "min")])
+        yield table(("pings", *_latency_headings("min", *_PERCENTILES)), [_latency_row(results["ping_ns"], "min")])
     else:
-        _show_workload(results)
-        _show_cpu(results)
+        yield from _of_workload(results)
+        yield from cpu_lines(results)
         if results.get("tuning"):
-            _show_tuning(results["tuning"])
+            yield from _of_tuning(results["tuning"])
         if has_parameters:
-            _show_parameters(results["connections"])
-    _show_problems(results)
+            yield from _of_parameters(results["connections"])
+    yield from _problems(results)
 
 
-def _show_cpu(results: dict[str, Any]) -> None:
-    if line := cpu_line(results):
-        show_line(line)
-
-
-def _show_sockets(results: dict[str, Any]) -> None:
+def _of_sockets(results: dict[str, Any]) -> Iterator[Block]:
     seconds = results["elapsed_ns"] / _SECOND_NS
     rate = cells.megabytes(results["bytes"] / seconds if seconds else None)
     steady = cells.megabytes(results["steady_bytes_per_s"])
-    show_line(
-        f"{cells.megabytes(results['bytes'])} MB in {seconds:.6f} s: {rate} MB/s; in the second half {steady} MB/s"
-    )
+    yield f"{cells.megabytes(results['bytes'])} MB in {seconds:.6f} s: {rate} MB/s; in the second half {steady} MB/s"
     if len(results["connections"]) > 1:
         rows = [
             (one["connection"], one["target"] + 1, one["bytes"], cells.megabytes(one["steady_bytes_per_s"]))
             for one in results["connections"]
         ]
-        show_table(("connection", "target", "bytes", "MB/s in the second half"), rows)
-    _show_cpu(results)
-
-
-def _show_discovered(found: list[dict[str, Any]]) -> None:
-    show_table(("target", "address"), [(one["name"], ", ".join(one["addresses"]) or None) for one in found])
+        yield table(("connection", "target", "bytes", "MB/s in the second half"), rows)
+    yield from cpu_lines(results)
 
 
 def _latency_headings(*names: str) -> tuple[str, ...]:
@@ -128,10 +125,10 @@ def _latency_row(latency: dict[str, Any], *first: str) -> tuple[object, ...]:
     return (known["count"], *(cells.milliseconds(known[name]) for name in (*first, *_PERCENTILES)))
 
 
-def _show_workload(results: dict[str, Any]) -> None:
+def _of_workload(results: dict[str, Any]) -> Iterator[Block]:
     seconds = results["elapsed_ns"] / _SECOND_NS
     rate = results["bytes"] / seconds if seconds else None
-    show_line(
+    yield (
         f"{cells.megabytes(results['bytes'])} MB in {seconds:.6f} s: {cells.megabytes(rate)} MB/s, "
         f"{results['calls'] / seconds if seconds else 0:.1f} IOPS"
     )
@@ -140,7 +137,7 @@ def _show_workload(results: dict[str, Any]) -> None:
         if results[operation]["commands"]:
             done = results[operation]
             rows.append((f"{operation} commands", done["bytes"], *_latency_row(done["latency_ns"])))
-    show_table(("latency of", "bytes", "count", *_latency_headings(*_PERCENTILES)), rows)
+    yield table(("latency of", "bytes", "count", *_latency_headings(*_PERCENTILES)), rows)
 
 
 def tuning_line(step: dict[str, Any]) -> str:
@@ -148,50 +145,43 @@ def tuning_line(step: dict[str, Any]) -> str:
     return f"{step['time_s']:.1f} s: {step['why']}; next {step['next_connections']}"
 
 
-def _show_tuning(tuning: dict[str, Any]) -> None:
-    show_heading("Connections")
+def _of_tuning(tuning: dict[str, Any]) -> Iterator[Block]:
+    yield Heading("Connections")
     if tuning["converged_s"] is not None:
         again = "" if tuning["settled_connections"] is not None else ", then searched again"
-        show_line(f"found after {tuning['converged_s']:.1f} s{again}; {tuning['connections']} connections at the end")
+        yield f"found after {tuning['converged_s']:.1f} s{again}; {tuning['connections']} connections at the end"
     else:
-        show_line(f"not found by the end of the run; {tuning['connections']} connections at the end")
+        yield f"not found by the end of the run; {tuning['connections']} connections at the end"
     if tuning["refusal"]:
-        show_line(f"at most {tuning['most_connections']}: {tuning['refusal']}")
-    shown = [step for step in tuning["steps"] if step["decision"] != "watch"]
-    show_table(
-        ("time", "connections", "MB/s", "command ms", "then", "next", "why"),
-        [
-            (
-                f"{step['time_s']:.1f}",
-                step["connections"],
-                cells.megabytes(step["goodput_bytes_per_s"]),
-                None if step["command_s"] is None else f"{1e3 * step['command_s']:.3f}",
-                step["decision"],
-                step["next_connections"],
-                step["why"],
-            )
-            for step in shown
-        ],
-    )
+        yield f"at most {tuning['most_connections']}: {tuning['refusal']}"
+    rows = [
+        (
+            f"{step['time_s']:.1f}",
+            step["connections"],
+            cells.megabytes(step["goodput_bytes_per_s"]),
+            None if step["command_s"] is None else f"{1e3 * step['command_s']:.3f}",
+            step["decision"],
+            step["next_connections"],
+            step["why"],
+        )
+        for step in tuning["steps"]
+        if step["decision"] != "watch"
+    ]
+    yield table(("time", "connections", "MB/s", "command ms", "then", "next", "why"), rows)
 
 
-def _show_parameters(connections: list[dict[str, Any]]) -> None:
+def _of_parameters(connections: list[dict[str, Any]]) -> Iterator[Block]:
     """A row per key, and a column for each group of connections with the same parameters."""
-    known = [one for one in connections if one["parameters"]]
-    if not known:
-        return
-    show_heading("Negotiated parameters")
     alike: dict[str, list[dict[str, Any]]] = {}
-    for one in known:
-        alike.setdefault(str(sorted(one["parameters"].items())), []).append(one)
-    headings = [_places(group) for group in alike.values()]
-    show_table(
-        ("key", *headings),
-        [
-            (shown, *(_spelled(group[0]["parameters"].get(name)) for group in alike.values()))
-            for name, shown in _NAMES.items()
-        ],
-    )
+    for one in connections:
+        if one["parameters"]:
+            alike.setdefault(str(sorted(one["parameters"].items())), []).append(one)
+    if alike:
+        groups = list(alike.values())
+        rows = (
+            (shown, *(_spelled(group[0]["parameters"].get(name)) for group in groups)) for name, shown in _NAMES.items()
+        )
+        yield table(("key", *map(_places, groups)), rows, "Negotiated parameters")
 
 
 def _places(group: list[dict[str, Any]]) -> str:
@@ -199,7 +189,7 @@ def _places(group: list[dict[str, Any]]) -> str:
     return f"connection {numbers[0]}" if len(numbers) == 1 else f"connections {numbers[0]} to {numbers[-1]}"
 
 
-def _show_problems(results: dict[str, Any]) -> None:
+def _problems(results: dict[str, Any]) -> Iterator[Block]:
     counts = {
         "commands retried after BUSY, TASK SET FULL or UNIT ATTENTION": results["retry_count"],
         "data digest errors": results["data_digest_error_count"],
@@ -207,16 +197,13 @@ def _show_problems(results: dict[str, Any]) -> None:
         "errors": results["error_count"],
     }
     if any(counts.values()):
-        show_heading("Problems")
-    for name, count in counts.items():
-        if count:
-            show_line(f"{name}: {count}")
+        yield Heading("Problems")
+    yield from (f"{name}: {count}" for name, count in counts.items() if count)
     if results["first_mismatch"]:
         place = results["first_mismatch"]
         found = f": block {place['found_block']} of the pattern with seed {place['found_seed']}"
-        show_line(f"wrong data at byte {place['byte']}{found if place['found_block'] is not None else ''}")
-    for remark in results["remarks"]:
-        show_line(f"note: {remark}")
+        yield f"wrong data at byte {place['byte']}{found if place['found_block'] is not None else ''}"
+    yield from (f"note: {remark}" for remark in results["remarks"])
 
 
 def end(results: dict[str, Any], *, is_unfinished: bool = False) -> None:

@@ -1,11 +1,11 @@
-"""The captures that were read: packets, sessions and connections in them, and the places of several taps."""
+"""The captures that were read: what is in them, the places of several taps, how much was decoded, what is wrong."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from iscsitrace.show.document import Section
+from iscsitrace.show.document import Grid, Section, table
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
@@ -42,8 +42,15 @@ def sections_of_places(document: Mapping[str, Any]) -> Iterator[Section]:
 
 
 def section(inputs: Iterable[Mapping[str, Any]]) -> Section:
-    """One line per capture: format, packets, duration, time of the first packet."""
-    return Section("", tuple(_line(source) for source in inputs))
+    """One line per capture."""
+    return Section("", lines(inputs))
+
+
+def lines(inputs: Iterable[Mapping[str, Any]], limit: int | None = None) -> tuple[str, ...]:
+    """One line per capture: format, packets, duration, time of the first packet; beyond the limit they are counted."""
+    every = [_line(source) for source in inputs]
+    more = 0 if limit is None else len(every) - limit
+    return (*every[:limit], *([f"{more:,} more captures"] if more > 0 else []))
 
 
 def _line(source: Mapping[str, Any]) -> str:
@@ -54,3 +61,31 @@ def _line(source: Mapping[str, Any]) -> str:
         f"{source.get('name')}: {source.get('format')}, {source.get('packet_count')} packets, "
         f"{span} s from {cells.date(first)}{cut}"
     )
+
+
+def coverage(parts: Iterable[Mapping[str, Any]], count: int = 0) -> Grid:
+    """Coverage of each connection and direction, the total last; with a note on how many of ``count`` are omitted."""
+    columns = ("tcp.stream", "direction", "stream bytes", "decoded %", "captured %", "PDUs", "missing PDUs", "PDUs %")
+    rows = [
+        (
+            "all" if part["connection"] is None else part["connection"],
+            (part["direction"] or "both").replace("_", " "),
+            part["stream_bytes"],
+            cells.percent(part["explained_bytes_share"]),
+            cells.percent(part["captured_bytes_share"]),
+            part["pdu_count"],
+            part["missing_pdu_count"],
+            cells.percent(part["pdu_share"]),
+        )
+        for part in parts
+    ]
+    caption = "Coverage: decoded and captured shares of the TCP stream bytes"
+    return table(columns, rows, caption, count=count)
+
+
+def counters(entries: Iterable[Mapping[str, Any]], caption: str = "Capture health") -> Grid:
+    """The counters with advice, the most severe first."""
+    columns = ("severity", "counter", "count", "first frame", "meaning", "advice")
+    names = ("name", "count", "first_frame", "meaning", "advice")
+    rows = ((row["severity"].replace("_", " "), *(row[name] for name in names)) for row in entries)
+    return table(columns, rows, caption)

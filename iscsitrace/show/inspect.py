@@ -29,7 +29,7 @@ def _side_by_side(number: int, fields: Fields, row: Row) -> Section:
     lines = [(name, value, FIELDS.get(name, ""), _value(row, FIELDS.get(name))) for name, value in fields if name]
     lines += [("", "", name, value) for name, value in row.items() if name not in used and value is not None]
     columns = ("Wireshark field", "Wireshark", "iscsitrace column", "iscsitrace")
-    return Section(f"frame {number}", grids=(table(columns, lines),))
+    return Section(f"frame {number}", (table(columns, lines),))
 
 
 def _row_alone(number: int, row: Row) -> Section:
@@ -41,7 +41,7 @@ def _row_alone(number: int, row: Row) -> Section:
     else:
         line = f"Wireshark shows no such PDU here, nor in frame {first}, where it begins"
     rows = [(name, value) for name, value in row.items() if value is not None]
-    return Section(f"frame {number}", (line,), (table(("iscsitrace column", "iscsitrace"), rows),))
+    return Section(f"frame {number}", (line, table(("iscsitrace column", "iscsitrace"), rows)))
 
 
 def _value(row: dict[str, Any], name: str | None) -> object:

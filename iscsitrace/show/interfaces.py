@@ -20,7 +20,7 @@ def sections(found: Sequence[NetworkInterface]) -> Iterator[Section]:
         *("interface", "description", "state", "addresses", "link type", "time stamps", "capture"),
         "iSCSI connections",
     )
-    yield Section("", grids=(table(columns, map(_row, found)),))
+    yield Section("", (table(columns, map(_row, found)),))
     if any(interface.is_permission_lacking for interface in found):
         yield Section("", ("this user may not capture: see docs/capture.md on permissions",))
 

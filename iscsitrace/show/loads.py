@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from iscsitrace.show import latencies
-from iscsitrace.show.document import Grid, more_rows, table
+from iscsitrace.show.document import Grid, table
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ def grid(name: str, loads: Sequence[Load], top: int | None = None) -> Grid:
     is_of_volumes = name == "volume"
     columns = (heading, *_COLUMNS, *(_VOLUME_COLUMNS if is_of_volumes else ()))
     rows = ((load.label, *_figures(load), *(_of_volume(load) if is_of_volumes else ())) for load in loads[:top])
-    return replace(table(columns, rows, caption), notes=more_rows(0 if top is None else len(loads) - top))
+    return table(columns, rows, caption, count=len(loads))
 
 
 def _figures(load: Load) -> tuple[object, ...]:

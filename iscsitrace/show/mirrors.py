@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from iscsitrace.measure.selection import first_packet_ns, frames_filter
-from iscsitrace.relate.mirrors.tables import sides_of
-from iscsitrace.show.document import Section, table
+from iscsitrace.relate.mirrors.account import WORDS
+from iscsitrace.relate.mirrors.tables import largest_skews, mirror_legs, mirrored_writes, sides_of
+from iscsitrace.show.document import Block, Grid, Heading, Section, table
 from iscsitrace.wording import amounts, cells
+from iscsitrace.wording.sentences import capital, sentence
 
 if TYPE_CHECKING:
     from iscsitrace.relate.mirrors.account import Account
@@ -38,42 +40,73 @@ def sections(
     if not accounts:
         yield Section("", ("no mirror: no two sessions of one host carried the same writes at the same time",))
         return
-    yield from (_mirror(number, account) for number, account in enumerate(accounts))
-    start_ns = first_packet_ns(trace.connections) or 0
-    columns = (
-        *("mirror", "write", "time", "LBA", "size", "skew", "last session", "cause", "due to cause"),
-        "each side done after",
-    )
-    rows = [(row, sides_of(sides, row["mirrored_write"])) for row in mirrored.rows()]
-    yield Section(
-        f"Mirrored writes, {len(mirrored)} of {count}: time in s after the first TCP packet, other times in ms",
-        grids=(table(columns, (_line(row, own, start_ns) for row, own in rows)),),
-    )
+    blocks = [block for number, account in enumerate(accounts) for block in of_account(number, account)]
+    title = f"Mirrored writes, {len(mirrored)} of {count}: time in s after the first TCP packet, other times in ms"
+    yield Section("", (*blocks, writes(trace, mirrored, sides, title)))
     if has_filter:
-        lines = (f"mirrored write {row['mirrored_write']}: {_display_filter(own)}" for row, own in rows)
-        yield Section("Display filters", tuple(lines))
+        rows = (
+            (row["mirrored_write"], _display_filter(sides_of(sides, row["mirrored_write"]))) for row in mirrored.rows()
+        )
+        yield Section("Display filters", tuple(f"mirrored write {number}: {text}" for number, text in rows))
 
 
-def _mirror(number: int, account: Account) -> Section:
+def of_account(number: int, account: Account) -> Iterator[Block]:
+    """A mirror: which side its writes wait for, and why, and what each side did."""
+    yield Heading(f"Mirror {number}: {account.name}")
+    far = account.farthest
+    because = f", mostly because {WORDS[far.cause]}" if far.cause else ""
+    yield (
+        f"Its writes wait for {far.label}, which finishes last in {far.last_count} of "
+        f"{amounts.count(account.known_count, 'write')}{because}."
+    )
+    half, most = (amounts.time(account.skews[name] or 0) for name in ("p50", "max"))
+    yield (
+        f"The last side finishes {half} after the first (median), at most {most}. "
+        f"{capital(far.label)} works alone for {amounts.time(far.alone_ns)}."
+    )
+    if account.doubt:
+        yield sentence(account.doubt)
+    skews = ", ".join(f"{name} {cells.milliseconds(account.skews[name])}" for name in ("p50", "p95", "max"))
+    of = amounts.part_of(account.skews["n"] or 0, len(account.found), "writes", "have no status")
+    line = f"{len(account.found)} mirrored writes, {cells.megabytes(account.bytes)} MB; skew ms: {skews}"
+    yield line + (f" ({of})" if of else "")
     columns = ("side", "sessions", "target", "LUN", "finished last", "alone in flight ms", "main cause")
     rows = [
         (
             side.place,
             " ".join(map(str, side.sessions)),
-            side.target,
+            cells.short(side.target),
             side.lun,
             side.last_count,
             cells.milliseconds(side.alone_ns),
-            side.cause,
+            side.cause and side.cause.replace("_", " "),
         )
         for side in account.sides
     ]
-    skews = ", ".join(f"{name} {cells.milliseconds(account.skews[name])}" for name in ("p50", "p95", "max"))
-    of = amounts.part_of(account.skews["n"] or 0, len(account.found), "writes", "have no status")
-    line = f"{len(account.found)} mirrored writes, {cells.megabytes(account.bytes)} MB; skew ms: {skews}"
-    line += f" ({of})" if of else ""
-    lines = (account.doubt, line) if account.doubt else (line,)
-    return Section(f"Mirror {number}: {account.name}", lines, (table(columns, rows),))
+    yield table(columns, rows)
+
+
+def writes(trace: Trace, mirrored: Table, sides: Table, caption: str) -> Grid:
+    """A row for each of these mirrored writes."""
+    start_ns = first_packet_ns(trace.connections) or 0
+    columns = (
+        *("mirror", "write", "time", "LBA", "size", "skew", "last session", "cause", "due to cause"),
+        "each side done after",
+    )
+    rows = (_line(row, sides_of(sides, row["mirrored_write"]), start_ns) for row in mirrored.rows())
+    return table(columns, rows, caption)
+
+
+def of_trace(trace: Trace, accounts: Sequence[Account], top: int) -> Iterator[Block]:
+    """Every mirror, and the ``top`` writes of all with the largest skew."""
+    for number, account in enumerate(accounts):
+        yield from of_account(number, account)
+    found = [each.found for each in accounts]
+    every, sides = mirrored_writes(found, trace.table), mirror_legs(found, trace.table)
+    worst = largest_skews(every, slower_ns=None, top=top)
+    yield writes(trace, worst, sides, "Writes with the largest skew: time in s, other times in ms")
+    rows = ((row["mirrored_write"], _display_filter(sides_of(sides, row["mirrored_write"]))) for row in worst.rows())
+    yield table(("write", "display filter"), rows, "Display filters of these writes")
 
 
 def _line(row: dict[str, Any], sides: list[dict[str, Any]], start_ns: int) -> tuple[object, ...]:
@@ -86,7 +119,7 @@ def _line(row: dict[str, Any], sides: list[dict[str, Any]], start_ns: int) -> tu
         cells.size(row["bytes"]),
         cells.milliseconds(row["skew_ns"]),
         row["last_session"],
-        row["cause"],
+        row["cause"] and row["cause"].replace("_", " "),
         cells.milliseconds(row["cause_ns"]),
         " ".join(done),
     )

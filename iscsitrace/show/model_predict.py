@@ -48,8 +48,7 @@ def sections(
     )
     yield Section(
         f"{base.operation}: period = k * d + s + B / C + stalls",
-        (", ".join(fixed),) if fixed else (),
-        (table(columns, (_row(varied, answer) for answer in answers)),),
+        (*([", ".join(fixed)] if fixed else []), table(columns, (_row(varied, answer) for answer in answers))),
     )
     if fit:
         yield Section(

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from iscsitrace.show.document import Grid, Section, table
+from iscsitrace.show.document import Block, Breakdown, Findings, FoundProblem, Grid, Part, Plots, Section, table
+from iscsitrace.tables.trace import Trace
 from iscsitrace.taps import places
-from iscsitrace.taps.places import Verdict
+from iscsitrace.taps.places import Place, Verdict
 from iscsitrace.taps.reading import TappedTrace
 from iscsitrace.wording import cells
-from iscsitrace.wording.sentences import sentence
+from iscsitrace.wording.parts import BY_NAME
 
 PLACE_WORDS: Final = {"network": "network", "target": "target", "initiator": "initiator's host"}
 
+_LOOKS: Final[dict[Place, tuple[str, str]]] = {
+    "network": ("one-way delays, losses, and what TCP held back", "propagation"),
+    "target": ("from the last byte of a request to its answer", "target_service"),
+    "initiator": ("from an R2T to the last byte of its data", "initiator_service"),
+}
+"""What the time is, and the part of the time breakdown whose colour it has."""
 _ROWS: Final[tuple[tuple[str, str, Callable[[Any], object]], ...]] = (
     ("packets lost to the target", "lost_a_to_b_packets", cells.text),
     ("packets lost to the initiator", "lost_b_to_a_packets", cells.text),
@@ -39,6 +46,31 @@ def as_dict(trace: TappedTrace) -> dict[str, Any]:
     }
 
 
+def breakdown(trace: Trace, sessions: Collection[int], label: str) -> tuple[Breakdown, ...]:
+    """The time of the reads and writes of these sessions by place; nothing without several taps."""
+    if not isinstance(trace, TappedTrace):
+        return ()
+    found = [each for each in places.verdicts(trace) if each.session in sessions]
+    if not found:
+        return ()
+    # of several sessions, that with most of the time
+    most = max(found, key=lambda each: each.latency_ns * each.command_count)
+    limiter = max(most.shares, key=lambda place: most.shares[place])
+    parts = tuple(
+        Part(
+            name=PLACE_WORDS[place],
+            meaning=_LOOKS[place][0],
+            share=share,
+            ms=cells.milliseconds(most.parts_ns[place]),
+            color=BY_NAME[_LOOKS[place][1]].color,
+            is_limiter=place == limiter,
+        )
+        for place, share in most.shares.items()
+        if share > 0
+    )
+    return (Breakdown(f"Time of reads and writes of {label} by place", parts, "their time"),)
+
+
 def verdict(each: Verdict) -> str:
     """The sentence that answers whose fault it is."""
     latency = f"median latency {_ms(each.latency_ns)} ms"
@@ -46,18 +78,19 @@ def verdict(each: Verdict) -> str:
     return f"Session {each.session}: {latency}: {parts} ({each.command_count:,} reads and writes)."
 
 
-def section(found: Mapping[str, Any]) -> Section:
+def section(found: Mapping[str, Any], plots: Plots | None = None) -> Section:
     """The verdict by place, its findings, and the network between the taps; of ``as_dict``."""
-    lines = (
-        *(verdict(Verdict(**each)) for each in found["sessions"]),
-        *(f"{each['name']} ({each['severity']}): {sentence(each['text'])}" for each in found["findings"]),
+    problems = (
+        FoundProblem(each["name"], each["severity"].replace("_", " "), "", each["text"]) for each in found["findings"]
     )
-    return Section("Places", lines, (grid(found["taps"]),), "places")
+    blocks: list[Block] = [verdict(Verdict(**each)) for each in found["sessions"]]
+    blocks += [Findings(told)] if (told := tuple(problems)) else []
+    blocks += [plots] if plots else []
+    return Section("By place", (*blocks, _taps(found["taps"])), "places")
 
 
-def grid(taps: Iterable[Mapping[str, Any]]) -> Grid:
+def _taps(hops: Sequence[Mapping[str, Any]]) -> Grid:
     """The network between each two neighbouring taps, and their clocks; rows of the table ``taps``."""
-    hops = list(taps)
     columns = ("from -> to", *(cells.text(f"{row['tap_a']} -> {row['tap_b']}") for row in hops))
     rows = [(label, *(shown(row[name]) for row in hops)) for label, name, shown in _ROWS]
     return table(columns, rows, "The taps and the network between them")

@@ -1,11 +1,14 @@
-"""The advice of one output with its gains: each remedy is said once, and later findings refer to it."""
+"""The findings of one output as text: each remedy is said once, and later findings refer to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from iscsitrace.show.document import Findings, FoundProblem, Step
+
 if TYPE_CHECKING:
+    from iscsitrace.diagnosis.headline import Headline
     from iscsitrace.findings.finding import Advice, AdviceGain, Finding
     from iscsitrace.fit.gain import Gain
 
@@ -32,12 +35,41 @@ def _times(gain: Gain) -> str:
     return f"about {times} ({gain.low:.1f}x to {gain.high:.1f}x)" if is_open else f"up to {times}"
 
 
+def _share_of(finding: Finding, sessions: Sequence[int]) -> str:
+    if not finding.cost_in_words or finding.rank == "failure":
+        return ""
+    is_of_one = len(sessions) > 1 and len(finding.sessions) == 1
+    return f"of the time of session {finding.sessions[0]}" if is_of_one else "of the time"
+
+
 class Remedies:
     """The remedies said so far, by their text: the finding, and its session or connection."""
 
     def __init__(self) -> None:
         self._said: dict[str, tuple[str, str]] = {}
         self._gains: set[tuple[str, str]] = set()
+
+    def told(
+        self, findings: Sequence[Finding], label: str, headline: Headline, sessions: Sequence[int] = ()
+    ) -> Findings:
+        """Findings of ``label`` below its headline; of a story of several ``sessions``, a share may be of one."""
+        return Findings(
+            tuple(
+                FoundProblem(
+                    name=each.name,
+                    severity=each.severity.replace("_", " "),
+                    cost=each.cost_in_words,
+                    text=each.text,
+                    steps=tuple(Step(*step) for step in self.steps(each, label)),
+                    display_filter=each.display_filter or "",
+                    is_failure=each.rank == "failure",
+                    is_problem=each.is_problem,
+                    is_leading=each.name == headline.name,
+                    of=_share_of(each, sessions),
+                )
+                for each in findings
+            )
+        )
 
     def steps(self, finding: Finding, label: str) -> list[tuple[str, str]]:
         """The advice of a finding of ``label`` that is new with what it touches, then where the rest was said; each

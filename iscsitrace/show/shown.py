@@ -157,8 +157,7 @@ class Shown:
         )
         yield Section(
             f"{wording.count(len(self._left_out), 'session')} less severe, by headline",
-            ("--top COUNT shows more of them in full, --session NUMBER shows one.",),
-            (table(columns, rows),),
+            ("--top COUNT shows more of them in full, --session NUMBER shows one.", table(columns, rows)),
         )
 
     def _lost_ns(self, verdicts: Sequence[Verdict]) -> float:

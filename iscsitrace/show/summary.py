@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.measure import capture_health, operations, parameters, throughput, waits
 from iscsitrace.relate.mirrors import recognition
 from iscsitrace.relate.mirrors.account import doubt, name
-from iscsitrace.show import health, inputs, latencies
-from iscsitrace.show.document import Grid, Section, limited, more_rows, table
+from iscsitrace.show import inputs, latencies
+from iscsitrace.show.document import Block, Grid, Section, more_rows, table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 
@@ -19,8 +18,10 @@ if TYPE_CHECKING:
 
 _SIZES: Final = 8
 """I/O sizes shown for each operation; the others are summed."""
-_KEYS: Final = 60
+KEYS: Final = 60
 """Rows of negotiated parameters; a login has about 36."""
+_CONNECTIONS: Final = 8
+"""Connections that are named in one cell."""
 _PERCENTILES: Final = ("p50", "p95", "p99", "max")
 
 
@@ -42,7 +43,7 @@ def sections_by(trace: Trace, by: Sequence[str], top: int) -> Iterator[Section]:
 
     yield inputs.section(trace.inputs)
     found = Loads(trace.table)
-    yield Section("", (loads.READING,), tuple(loads.grid(name, found.by(name), top) for name in by))
+    yield Section("", (loads.READING, *(loads.grid(name, found.by(name), top) for name in by)))
 
 
 def totals(trace: Trace) -> dict[str, Any]:
@@ -76,21 +77,20 @@ def sections(document: Mapping[str, Any], top: int, *, is_verbose: bool = False)
     """
     busiest = _busiest(document, top)
     yield inputs.section(document["input"])
-    yield _sessions(_cut(document["sessions"], busiest), len(document["sessions"]))
-    if document["mirrors"]:
-        yield Section("", tuple(f"{mirror['text']} (iscsitrace mirrors)" for mirror in document["mirrors"]))
     connections = [row for row in document["connections"] if row["is_iscsi"]]
     shown = _cut(connections, busiest)[:top]
-    yield _connections(shown, len(connections))
-    if others := len(document["connections"]) - len(connections):
-        yield Section("", (f"TCP connections that are not iSCSI: {others:,}",))
-    yield _offers(document["parameters"], top) if is_verbose else _parameters(document["parameters"], top)
-    yield from _measured(document, busiest)
-    yield from inputs.sections_of_places(document)
     numbers = {row["connection"] for row in shown}
     parts = [part for part in document["coverage"] if part["connection"] is None or part["connection"] in numbers]
-    yield health.coverage(parts, len(document["coverage"]))
-    yield health.health(document["counters"])
+    others = len(document["connections"]) - len(connections)
+    keys = document["parameters"]
+    blocks: list[Block] = [_of_many(sessions_grid(_cut(document["sessions"], busiest)), len(document["sessions"]))]
+    blocks += [f"{mirror['text']} (iscsitrace mirrors)" for mirror in document["mirrors"]]
+    blocks.append(_of_many(connections_grid(shown), len(connections)))
+    blocks += [f"TCP connections that are not iSCSI: {others:,}"] if others else []
+    blocks.append(offers(keys, top * KEYS) if is_verbose else _parameters(keys, top))
+    yield Section("", (*blocks, *_measured(document, busiest)))
+    yield from inputs.sections_of_places(document)
+    yield Section("", (inputs.coverage(parts, len(document["coverage"])), inputs.counters(document["counters"])))
 
 
 def _busiest(document: Mapping[str, Any], top: int) -> list[int] | None:
@@ -112,39 +112,39 @@ def _cut(rows: Sequence[Mapping[str, Any]], sessions: Sequence[int] | None) -> l
 
 def sections_of_totals(document: Mapping[str, Any]) -> Iterator[Section]:
     """The totals of ``watch``: without the tables that it has shown all along."""
-    yield from _measured(document, None)
-    yield health.coverage(document["coverage"][-1:])
-    yield health.health(document["counters"])
+    found = inputs.coverage(document["coverage"][-1:]), inputs.counters(document["counters"])
+    yield Section("", (*_measured(document, None), *found))
 
 
-def _measured(document: Mapping[str, Any], busiest: Sequence[int] | None) -> Iterator[Section]:
+def _measured(document: Mapping[str, Any], busiest: Sequence[int] | None) -> Iterator[Block]:
     *volumes, total = document["volumes"]
-    yield _volumes([*_cut(volumes, busiest), total], len(volumes) + 1)
+    yield _of_many(_volumes([*_cut(volumes, busiest), total]), len(volumes) + 1)
     depth = document["queue_depth"]
     if depth["p50"] is not None:
         depths = ", ".join(f"{name} {depth[name]}" for name in _PERCENTILES if depth[name] is not None)
-        yield Section("", (f"queue depth when a command is issued: {depths}",))
-    yield _sizes(document["block_sizes"])
-    yield _latencies(document["latency"])
+        yield f"queue depth when a command is issued: {depths}"
+    yield sizes(document["block_sizes"])
+    yield latency(document["latency"])
 
 
-def _sessions(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
+def sessions_grid(rows: Iterable[Mapping[str, Any]]) -> Grid:
+    """A row for each session."""
     columns = ("session", "type", "initiator", "target", "ISID", "TSIH", "auth", "connections", "commands", "end")
     names = (
         *("session", "session_type", "initiator_name", "target_name", "isid", "tsih", "auth_method"),
         *("connection_count", "cycle_count", "end"),
     )
-    grid = table(columns, ([row[name] for name in names] for row in rows))
-    return Section("Sessions", grids=(_of_many(grid, count),))
+    return table(columns, ([row[name] for name in names] for row in rows), "Sessions")
 
 
 def _of_many(grid: Grid, count: int) -> Grid:
     """The table with a note on how many of ``count`` rows it omits."""
     more = more_rows(count - len(grid.rows))
-    return replace(grid, notes=tuple(f"{note[:-1]}; --top COUNT shows more." for note in more))
+    return grid._replace(notes=tuple(f"{note[:-1]}; --top COUNT shows more." for note in more))
 
 
-def _connections(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
+def connections_grid(rows: Iterable[Mapping[str, Any]], limit: int | None = None) -> Grid:
+    """A row for each iSCSI connection."""
     columns = (
         *("tcp.stream", "session", "CID", "initiator", "target", "digests (header/data)", "RTT to target ms"),
         *("RTT to initiator ms", "retransmissions to target", "to initiator"),
@@ -164,37 +164,30 @@ def _connections(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
         )
         for row in rows
     ]
-    grid = _of_many(table(columns, found), count)
-    return Section("iSCSI connections (RTT: minimum, from the capture point)", grids=(grid,))
+    return table(columns, found, "iSCSI connections (RTT: minimum, from the capture point)", limit=limit)
 
 
-def _offers(rows: Sequence[Mapping[str, Any]], top: int) -> Section:
-    columns = ("tcp.stream", "key", "initiator sent", "target sent", "negotiated", "source")
-    found = [
-        (
-            row["connection"],
-            row["key"],
-            row["initiator_value"],
-            row["target_value"],
-            parameters.negotiated(row) or cells.NOTHING,
-            row["source"],
-        )
-        for row in rows[: top * _KEYS]
-    ]
-    grid = _of_many(table(columns, found), len(rows))
-    return Section("Parameters: offered and negotiated", grids=(grid,))
+def offers(rows: Iterable[Mapping[str, Any]], limit: int = KEYS) -> Grid:
+    """One line per key with what each side sent: most connections of a trace have the same."""
+    found: dict[tuple[str, ...], list[int]] = {}
+    for row in rows:
+        values = (row["key"], parameters.negotiated(row), row["initiator_value"], row["target_value"], row["source"])
+        found.setdefault(tuple(map(cells.short, values)), []).append(row["connection"])
+    columns = ("key", "value", "initiator sent", "target sent", "source", "tcp.stream")
+    lines = ((*values, cells.numbers(connections, _CONNECTIONS)) for values, connections in found.items())
+    return table(columns, lines, "Parameters: offered and negotiated", limit=limit)
 
 
-def _parameters(rows: Iterable[Mapping[str, Any]], top: int) -> Section:
-    """One line per key and value: most connections of a trace have the same."""
+def _parameters(rows: Iterable[Mapping[str, Any]], top: int) -> Grid:
+    """One line per key and value."""
     found = [
         (key, value or cells.NOTHING, cells.numbers(connections, top))
         for (key, value), connections in parameters.by_value(rows).items()
     ]
-    return Section("Negotiated parameters", grids=(limited("", ("key", "value", "tcp.stream"), found, _KEYS),))
+    return table(("key", "value", "tcp.stream"), found, "Negotiated parameters", limit=KEYS)
 
 
-def _volumes(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
+def _volumes(rows: Sequence[Mapping[str, Any]]) -> Grid:
     columns = (
         *("session", "commands", "complete", "read MB", "written MB", "active s", "IOPS", "read MB/s", "written MB/s"),
         "queue depth max",
@@ -214,21 +207,21 @@ def _volumes(rows: Sequence[Mapping[str, Any]], count: int) -> Section:
         )
         for place, row in enumerate(rows)
     ]
-    title = "Throughput (rates over the time with reads or writes in flight)"
-    return Section(title, grids=(_of_many(table(columns, found), count),))
+    return table(columns, found, "Throughput (rates over the time with reads or writes in flight)")
 
 
-def _sizes(rows: Iterable[Mapping[str, Any]]) -> Section:
+def sizes(rows: Iterable[Mapping[str, Any]]) -> Grid:
+    """The most frequent I/O sizes of each operation."""
     found: list[tuple[object, ...]] = []
-    for operation, sizes in operations.largest_counts(rows, _SIZES).items():
-        found += [(operation, cells.size(row["bytes"]), row["cycle_count"]) for row in sizes.shown]
-        if sizes.other_count:
-            found.append((operation, wording.count(sizes.other_count, "other size"), sizes.other_cycle_count))
-    grid = table(("operation", "I/O size", "commands"), found)
-    return Section("I/O sizes (Expected Data Transfer Length)", grids=(grid,))
+    for operation, each in operations.largest_counts(rows, _SIZES).items():
+        found += [(operation, cells.size(row["bytes"]), row["cycle_count"]) for row in each.shown]
+        if each.other_count:
+            found.append((operation, wording.count(each.other_count, "other size"), each.other_cycle_count))
+    return table(("operation", "I/O size", "commands"), found, "I/O sizes (Expected Data Transfer Length)")
 
 
-def _latencies(rows: Sequence[Mapping[str, Any]]) -> Section:
+def latency(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    """The latency of each operation, and its parts."""
     columns = (
         *("operation", "commands", "n", *_PERCENTILES, "request p50", "grant p50", "transfer p50"),
         "service or status wait p50",
@@ -249,5 +242,5 @@ def _latencies(rows: Sequence[Mapping[str, Any]]) -> Section:
         )
         for row in rows
     ]
-    title = "Latency in ms, from the first byte of the command to its status"
-    return Section(title, tuple(operations.without_status(rows)), (table(columns, found),))
+    caption = "Latency in ms, from the first byte of the command to its status"
+    return table(columns, found, caption, notes=operations.without_status(rows))

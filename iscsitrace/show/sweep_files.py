@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from iscsitrace.errors import InputInvalid
 from iscsitrace.fit.sweep import Sweep
 from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.plots.model_curves import ModelCurves
@@ -44,9 +43,8 @@ def write(
         for number, plot in enumerate(sweep_curves.plots(sweep), 1)
         for file_format in FORMATS
     ]
-    _prepare(
-        directory, [*(directory / name for name in texts), *(path for path, _ in plots)], inputs, is_forced=is_forced
-    )
+    paths = [*(directory / name for name in texts), *(path for path, _ in plots)]
+    files.prepare(directory, paths, is_forced=is_forced, inputs=inputs)
     found = []
     for name, (text, content) in texts.items():
         with files.written_aside(directory / name) as partial:
@@ -56,15 +54,6 @@ def write(
         _draw(path, plot)
         found.append((path, "measured throughput, model, residuals"))
     return found
-
-
-def _prepare(directory: Path, paths: Iterable[Path], inputs: Iterable[str], *, is_forced: bool) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputInvalid(f"cannot write to {directory}: {error.strerror or error}") from error
-    for path in paths:
-        files.check(path, is_forced=is_forced, inputs=inputs)
 
 
 def _draw(path: Path, plot: ModelCurves) -> None:

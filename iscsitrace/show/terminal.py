@@ -10,14 +10,30 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, TypeAlias
 
 import click
 
-from iscsitrace.show.document import Section, more_rows
+from iscsitrace.show.document import (
+    NO_FINDINGS,
+    Block,
+    Breakdown,
+    Facts,
+    Findings,
+    FoundProblem,
+    Grid,
+    Heading,
+    HeatMap,
+    Plots,
+    Section,
+    more_rows,
+    table,
+)
 from iscsitrace.wording.cells import text as printable
 
+_Rows: TypeAlias = Sequence[tuple[str, ...]]
 _FILTER = "frame.number in {"
 """What a display filter for frames begins with."""
 _PROSE_WIDTH = 24
@@ -32,18 +48,41 @@ _LEAST_LINES_TURNED = 5
 
 
 def show(sections: Iterable[Section]) -> None:
-    """A document: each section's title, lines and tables."""
+    """A document: each section's title and blocks."""
     for section in sections:
         if section.title:
             show_heading(section.title)
-        for line in section.lines:
-            show_line(line)
-        for grid in section.grids:
-            if grid.caption:
-                show_heading(grid.caption)
-            show_table(grid.columns, grid.rows)
-            for note in grid.notes:
-                show_line(note)
+        for block in section.blocks:
+            _show_block(block)
+
+
+def _show_block(block: Block) -> None:
+    match block:
+        case str():
+            show_line(block)
+        case Heading():
+            show_heading(block.text)
+        case Grid():
+            _show_grid(block)
+        case Breakdown():
+            _show_grid(block.short)
+        case Facts():
+            for fact in block.every:
+                show_line(f"{fact.name}: {fact.value}" + (f" ({fact.meaning})" if fact.meaning else ""))
+        case Findings():
+            for line in chain.from_iterable(map(_finding, block.every)) if block.every else (NO_FINDINGS,):
+                show_line(line)
+        case Plots() | HeatMap():
+            pass
+
+
+def _finding(found: FoundProblem) -> Iterator[str]:
+    cost = f", {found.cost}" if found.cost else ""
+    yield f"{found.name} ({found.severity}{cost}): {found.text}"
+    for step in found.steps:
+        yield f"    - {step.advice}" + (f" ({step.notes})" if step.notes else "")
+    if found.display_filter:
+        yield f"    {found.display_filter}"
 
 
 def show_heading(text: str) -> None:
@@ -71,41 +110,48 @@ def show_line(text: str) -> None:
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table; a column whose texts all are numbers (or null) is aligned to the right."""
-    texts = [[printable(value) for value in row] for row in rows]
-    if not texts:
+    _show_grid(table(headings, rows))
+
+
+def _show_grid(found: Grid) -> None:
+    if found.caption:
+        show_heading(found.caption)
+    grid = table(map(printable, found.columns), found.rows)
+    if not grid.rows:
         click.echo("(none)")
-        return
-    is_right = [all(_is_number(row[place]) for row in texts) for place in range(len(headings))]
-    if not sys.stdout.isatty():
-        _show_plain(headings, texts, is_right)
-        return
-    cut = texts[:_MOST_ROWS]
-    if not _show_rich(headings, cut, is_right) and not _show_turned(headings, cut):
-        _show_plain(headings, cut, is_right)
-    for note in more_rows(len(texts) - len(cut)):
-        show_line(f"{note} A pipe gets all of them, as in: iscsitrace ... | less -S")
+    elif not sys.stdout.isatty():
+        _show_plain(grid, grid.rows)
+    else:
+        cut = grid.rows[:_MOST_ROWS]
+        if not _show_rich(grid, cut) and not _show_turned(grid, cut):
+            _show_plain(grid, cut)
+        for note in more_rows(len(grid.rows) - len(cut)):
+            show_line(f"{note} A pipe gets all of them, as in: iscsitrace ... | less -S")
+    for note in found.notes:
+        show_line(note)
 
 
-def _show_plain(headings: Sequence[str], texts: list[list[str]], is_right: list[bool]) -> None:
-    widths = [max(len(heading), *(len(row[place]) for row in texts)) for place, heading in enumerate(headings)]
-    for line in (list(headings), *texts):
+def _show_plain(grid: Grid, rows: _Rows) -> None:
+    widths = [max(map(len, texts)) for texts in zip(grid.columns, *rows, strict=True)]
+    is_number = grid.is_number
+    for line in (grid.columns, *rows):
         padded = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(line, widths, is_right, strict=True)
+            cell.rjust(width) if is_right else cell.ljust(width)
+            for cell, width, is_right in zip(line, widths, is_number, strict=True)
         ]
         click.echo("  ".join(padded).rstrip())
 
 
-def _show_rich(headings: Sequence[str], texts: list[list[str]], is_right: list[bool]) -> bool:
+def _show_rich(grid: Grid, rows: _Rows) -> bool:
     """Draws the table, if it fits the terminal with none but its headings and prose folded."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     console = Console(highlight=False)
-    columns = list(zip(headings, zip(*texts, strict=True), is_right, strict=True))
+    columns = list(zip(grid.columns, zip(*rows, strict=True), grid.is_number, strict=True))
     whole = [max(map(len, (heading, *cells))) for heading, cells, _ in columns]
     narrow = [max([*map(len, heading.split()), *map(_narrow, cells)]) for heading, cells, _ in columns]
     gaps = _COLUMN_GAP * len(columns)
@@ -115,10 +161,10 @@ def _show_rich(headings: Sequence[str], texts: list[list[str]], is_right: list[b
     for (heading, cells, right), width in zip(columns, narrow, strict=True):
         is_one_line = not any(" " in cell for cell in cells)
         lines = textwrap.wrap(heading, width) if is_folded and is_one_line else [heading]
-        table.add_column(Text("\n".join(lines)), justify="right" if right else "left", no_wrap=is_one_line)
-    for row in texts:
-        table.add_row(*(Text(cell) for cell in row))  # Text, for a name from a capture is no markup
-    console.print(table)
+        drawn.add_column(Text("\n".join(lines)), justify="right" if right else "left", no_wrap=is_one_line)
+    for row in rows:
+        drawn.add_row(*(Text(cell) for cell in row))  # Text, for a name from a capture is no markup
+    console.print(drawn)
     return True
 
 
@@ -129,31 +175,19 @@ def _narrow(cell: str) -> int:
     return max(map(len, cell.split()), default=0)
 
 
-def _show_turned(headings: Sequence[str], texts: list[list[str]]) -> bool:
+def _show_turned(grid: Grid, shown: _Rows) -> bool:
     """Shows few rows beside each other, or below each other where that is too wide: each line begins with a heading."""
-    if len(texts) > _MOST_TURNED or len(headings) < _LEAST_LINES_TURNED:
+    if len(shown) > _MOST_TURNED or len(grid.columns) < _LEAST_LINES_TURNED:
         return False
-    indent = max(map(len, headings)) + _COLUMN_GAP
-    widths = [max(map(len, row)) + _COLUMN_GAP for row in texts]
+    indent = max(map(len, grid.columns)) + _COLUMN_GAP
+    widths = [max(map(len, row)) + _COLUMN_GAP for row in shown]
     is_beside = indent + sum(widths) - _COLUMN_GAP <= shutil.get_terminal_size().columns
-    for rows in [texts] if is_beside else [[row] for row in texts]:
+    for rows in [shown] if is_beside else [[row] for row in shown]:
         click.echo()
-        for place, heading in enumerate(headings):
+        for place, heading in enumerate(grid.columns):
             cells = [row[place].ljust(width) for row, width in zip(rows, widths if is_beside else [0], strict=True)]
             click.echo((heading.ljust(indent) + "".join(cells)).rstrip())
     return True
-
-
-def _is_number(text: str) -> bool:
-    return (
-        text == "-" or text.removeprefix(">").lstrip("-").replace(".", "", 1).removesuffix("%").rstrip("KMG").isdigit()
-    )
-
-
-def envelope(trace: Any) -> dict[str, Any]:
-    """The head of every JSON document: schema number, tool, input, options."""
-    provenance: dict[str, Any] = trace.provenance
-    return provenance
 
 
 def show_json(document: dict[str, Any]) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.diagnosis import verdict_groups
 from iscsitrace.diagnosis.verdict_groups import ELSEWHERE
-from iscsitrace.show.document import Grid, Section, more_rows, table
+from iscsitrace.show.document import Grid, Section, table
 from iscsitrace.show.loads import HEADINGS
 from iscsitrace.show.shown import HEADLINES
 from iscsitrace.wording import amounts as wording
@@ -34,7 +33,7 @@ def sections(
 ) -> Iterator[Section]:
     """A table for each of ``by``, of the ``top`` worst groups; only these ``sessions``, where any are named."""
     found = (find(trace, diagnosis, name, sessions) for name in by)
-    yield Section("", ("", READING), tuple(grid(each, top) for each in found))
+    yield Section("", ("", READING, *(grid(each, top) for each in found)))
 
 
 def find(trace: Trace, diagnosis: Diagnosis, name: str, sessions: Collection[int] = ()) -> VerdictGroups:
@@ -67,13 +66,11 @@ def grid(found: VerdictGroups, top: int | None = None) -> Grid:
         )
         for each in found.groups[:top]
     ]
-    notes = more_rows(len(found.groups) - len(rows))
-    if found.has_shared and found.name != "hour":
-        notes += (_SHARED,)
+    notes = [_SHARED] if found.has_shared and found.name != "hour" else []
     if found.absent_count:
         noun = wording.count(found.absent_count, "session")
-        notes += (f"{noun} without reads and writes {'is' if found.absent_count == 1 else 'are'} in no row.",)
-    return replace(table(columns, rows, f"Sessions by {heading}"), notes=notes)
+        notes.append(f"{noun} without reads and writes {'is' if found.absent_count == 1 else 'are'} in no row.")
+    return table(columns, rows, f"Sessions by {heading}", count=len(found.groups), notes=notes)
 
 
 def _headlines(group: Group) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from iscsitrace.plots import inline, style
-from iscsitrace.report.document import Document, Fact, Outcome, Picture
-from iscsitrace.show.document import Section
+from iscsitrace.report import figures as plots
+from iscsitrace.show.document import Document, Fact, Opening, Picture, Section
 from iscsitrace.studies import figures, records, repeats, results, tables, verdicts
 from iscsitrace.studies.definition import ENDING, GUESTS, WORLDS, Definition, load
 from iscsitrace.studies.points import of_experiment
@@ -29,14 +29,12 @@ def describe(directory: Path, *, has_pictures: bool = True) -> Document:
     return Document(
         title=found.title,
         subtitle=f"{found.name}, {found.world} world; source: {found.source}",
-        lead=None,
-        others=None,
-        pictures=pictures,
+        opening=_opening(definition, found),
         sections=(
-            Section("Results", grids=tuple(tables.of(found)), identity="results"),
-            Section("How this was made", tuple(_making(definition, found)), identity="making"),
+            *plots.section(pictures),
+            Section("Results", tuple(tables.of(found)), "results"),
+            Section("How this was made", tuple(_making(definition, found)), "making"),
         ),
-        outcome=_outcome(definition, found),
         style_sheet=looks.sheet,
     )
 
@@ -52,7 +50,7 @@ def _pictures(definition: Definition, found: Results, directory: Path, looks: in
         yield Picture(name, picture.title, picture.how_to_read, picture.lines, drawn.svg, drawn.axes)
 
 
-def _outcome(definition: Definition, found: Results) -> Outcome:
+def _opening(definition: Definition, found: Results) -> Opening:
     rows = repeats.rows(found.points)
     model = records.agreement(rows)
     agreement = _agreement(found, rows, model)
@@ -61,7 +59,7 @@ def _outcome(definition: Definition, found: Results) -> Outcome:
     claimed = " ".join(_claimed([each for each in found.claims if each.name not in others]))
     verdict = claimed or agreement
     caveats = f"{agreement} {definition.about}" if claimed else definition.about
-    return Outcome(verdict, caveats, tuple(_facts(found, rows, model)))
+    return Opening("Result", verdict, caveats, tuple(_facts(found, rows, model)))
 
 
 def _claimed(found: Sequence[JudgedClaim]) -> Iterator[str]:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from iscsitrace.lab.settings import structs
-from iscsitrace.show.document import Grid
-from iscsitrace.show.terminal import show_heading, show_line, show_table
+from iscsitrace.show import terminal
+from iscsitrace.show.document import Grid, Section, table
 from iscsitrace.studies import expected, repeats, verdicts
 from iscsitrace.studies.definition import WORLDS
 from iscsitrace.studies.quantities import EFFICIENCY, QUANTITIES, SEARCH, STREAMS, Quantity
@@ -299,14 +299,9 @@ def _number(value: float | None, digits: int) -> str:
 
 def show(found: Results, directory: Path) -> None:
     """Shows every table of the results, and the files in their folder."""
-    show_line(f"{found.title}, {found.world} world; source: {found.source}")
-    for grid in of(found):
-        show_heading(grid.caption)
-        show_table(grid.columns, grid.rows)
-        for note in grid.notes:
-            show_line(note)
-    show_heading("Files")
     titles = {name: figure.title for figure in found.figures for name in (figure.file, *figure.others)}
     names = ["results.json", "results.csv", *titles]
-    show_table(("file", "content"), [(directory / name, titles.get(name, "every point")) for name in names])
-    show_line(f"One page with figures and tables: iscsitrace report {directory}")
+    files = table(("file", "content"), [(directory / name, titles.get(name, "every point")) for name in names], "Files")
+    first = f"{found.title}, {found.world} world; source: {found.source}"
+    last = f"One page with figures and tables: iscsitrace report {directory}"
+    terminal.show([Section("", (first, *of(found), files, last))])

@@ -308,7 +308,7 @@ def test_the_truth_of_a_target_has_no_secrets_and_the_peers_of_short_connections
 def test_a_target_samples_its_connections_only_for_a_truth(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     taken: list[Any] = []
     monkeypatch.setattr("iscsitrace.lab.tcp_samples.TcpSamples.take", lambda _, descriptors: taken.append(descriptors))
-    monkeypatch.setattr("iscsitrace.show.target_results.show", lambda _: None)
+    monkeypatch.setattr("iscsitrace.show.run_results.show_served", lambda _: None)
     stops: list[bool] = []
 
     def serve(_: Any, ready: Any, watch: Any, *, period_ns: int) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from iscsitrace.cli import COMMANDS, main, options
 from iscsitrace.show import terminal
+from iscsitrace.show.document import table
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from tests.support import tables_by_hand as by_hand
@@ -63,7 +64,7 @@ def test_summary_shows_every_part(run: Run) -> None:
     assert lines_with(result.output, "write", "256K", "1")
     assert lines_with(result.output, "write", "43.000")
     assert lines_with(result.output, "to initiator", "50", "75")
-    assert lines_with(result.output, "data_loss", "capture_gap", "a larger buffer")
+    assert lines_with(result.output, "data loss", "capture_gap", "a larger buffer")
     assert "16776192" not in result.output
 
 
@@ -490,6 +491,6 @@ def test_a_number_is_never_wrapped(
     """A table that is too wide for the terminal is printed as plain lines; only sentences are wrapped."""
     monkeypatch.setenv("COLUMNS", str(columns))
     number, sentence = "123456789.012", "a sentence that is much longer than the column it stands in " * 4
-    cells = [[number, number, number, sentence]]
-    assert terminal._show_rich(["first", "second", "third", "meaning"], cells, [True, True, True, False]) is is_drawn
+    grid = table(("first", "second", "third", "meaning"), [(number, number, number, sentence)])
+    assert terminal._show_rich(grid, grid.rows) is is_drawn
     assert capsys.readouterr().out.count(number) == 3 * is_drawn

@@ -7,7 +7,7 @@ unit or of the other direction fails.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from decimal import Decimal
@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.lab import traffic
-from iscsitrace.show import target_results
+from iscsitrace.show import run_results
 from tests.support.capture_file import read_records, write_delayed, write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.printed import UNITS, amounts, check_table, is_amount, label, percentage, shows, table
@@ -149,7 +149,8 @@ COVERAGE = {
     "PDUs": "pdu_count", "missing PDUs": "missing_pdu_count", "PDUs %": "pdu_share",
 }  # fmt: skip
 HEALTH = {
-    "severity": "severity", "counter": "name", "count": "count", "first frame": "first_frame",
+    "severity": lambda row: row["severity"].replace("_", " "),
+    "counter": "name", "count": "count", "first frame": "first_frame",
     "meaning": "meaning", "advice": "advice",
 }  # fmt: skip
 
@@ -266,11 +267,20 @@ def test_the_rest_of_the_sizes_is_summed(tmp_path: Path) -> None:
 
 def test_keys_with_their_offers(runs: Runs) -> None:
     capture = runs(MIXED).capture()
-    columns = {
-        "tcp.stream": "connection", "key": "key", "initiator sent": text("initiator_value"),
-        "target sent": text("target_value"), "negotiated": in_force, "source": "source",
-    }  # fmt: skip
-    check_table(printed("summary", "-v", capture), columns, json_of("summary", capture)["parameters"])
+    keys = offered(json_of("summary", capture)["parameters"])
+    assert table(printed("summary", "-v", capture), *OFFERS) == keys
+
+
+OFFERS = ("key", "value", "initiator sent", "target sent", "source", "tcp.stream")
+
+
+def offered(rows: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
+    """A line for each key and its values, with the connections that have them."""
+    keys: dict[tuple[str, ...], list[str]] = {}
+    for row in rows:
+        values = (row["key"], in_force(row), row["initiator_value"], row["target_value"], row["source"])
+        keys.setdefault(tuple(value or "-" for value in values), []).append(str(row["connection"]))
+    return [(*values, " ".join(connections)) for values, connections in keys.items()]
 
 
 def test_the_totals_of_a_live_view(capture: Path) -> None:
@@ -362,7 +372,8 @@ def test_diagnose(runs: Runs) -> None:
         check_table(block, BUDGET, [each for each in rows if each["ns"]])
         for found in row["findings"]:
             share = "" if found["share"] is None else f", {percentage(found['share'])} %"
-            assert f"\n{found['name']} ({found['severity']}{share}): {found['text']}\n" in block
+            severity = found["severity"].replace("_", " ")
+            assert f"\n{found['name']} ({severity}{share}): {found['text']}\n" in block
             assert f"\n    {found['display_filter']}\n" in block
     (job,) = document["jobs"]
     assert f"Jain's fairness index {job['jain']:.3f}; the last finishes {job['first_to_last_ns'] / 1e9:.6f} s " in shown
@@ -387,11 +398,12 @@ def test_diagnose_shows_missing_packets(late: Path) -> None:
 LEGS = {
     "side": "leg", "sessions": lambda row: " ".join(map(str, row["sessions"])), "target": "target", "LUN": "lun",
     "finished last": "last_count", "alone in flight ms": "alone_ns",
-    "main cause": lambda row: max(row["causes_ns"], key=row["causes_ns"].get, default="-"),
+    "main cause": lambda row: max(row["causes_ns"], key=row["causes_ns"].get, default="-").replace("_", " "),
 }  # fmt: skip
 WRITES = {
     "mirror": "mirror", "write": "mirrored_write", "time": "after_ns s", "LBA": "lba", "size": "bytes",
-    "skew": "skew_ns ms", "last session": "last_session", "cause": text("cause"), "due to cause": "cause_ns ms",
+    "skew": "skew_ns ms", "last session": "last_session",
+    "cause": lambda row: (row["cause"] or "-").replace("_", " "), "due to cause": "cause_ns ms",
     "each side done after": lambda row: " ".join(
         f"{(leg['end_ns'] - row['begin_ns']) / MILLION:.3f}" for leg in row["legs"]
     ),
@@ -504,28 +516,30 @@ def check_sides(shown: str, a: dict[str, Any], b: dict[str, Any]) -> None:
 # --- model
 
 
+POINTS = {
+    "one-way ms": "delay_ns.value", "I/O size": "block_bytes", "QD": "queue_depth", "commands": "cycle_count",
+    "left out": lambda row: str(sum(row["left_out"].values())), "steady MB/s": "throughput_bytes_per_s",
+    "period ms": "period_ns", "model ms": "model_ns",
+    # measured against the model: how much longer than by the model
+    "residual %": lambda row: f"{100 * (row['period_ns'] / row['model_ns'] - 1):.2f}",
+    "point": "point",
+}  # fmt: skip
+
+
 def test_model_fit(runs: Runs, tmp_path: Path) -> None:
     captures = [runs(options).capture() for options in (SERVED, FAR)]
     shown, document = printed("model", "fit", *captures), json_of("model", "fit", *captures)
     assert f"\nperiod = k * d + s + B / C, from {document['cycles_used']} commands at 2 points\n" in shown
     words = {"fit": "differences between points", "packets": "packets of the commands", "line": "queue of the line"}
-    lines = table(shown, "", "value", "low", "high", "unit", "source", "")
+    lines = table(shown, "parameter", "meaning", "value", "low", "high", "unit", "source")
     assert f"\nscatter of the period from run to run: {percentage(document['scatter'])} %\n" in shown
-    for (name, *ends, unit, source, _), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
+    for (name, _, *ends, unit, source), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
         assert name == key[0].replace("c", "C")
         assert words[document[key]["source"]] == source
         for cell, end in zip(ends, ("value", "low", "high"), strict=True):
             assert is_amount(cell, Decimal(document[key][end]) * (UNITS["ns"] if key.endswith("_ns") else 1), unit)
     check_table(shown, {"interval": "name", "delays": "delays", "meaning": "meaning"}, document["legs"])
-    columns = {
-        "one-way ms": "delay_ns.value", "I/O size": "block_bytes", "QD": "queue_depth", "commands": "cycle_count",
-        "left out": lambda row: str(sum(row["left_out"].values())), "MB/s": "throughput_bytes_per_s",
-        "period ms": "period_ns", "model ms": "model_ns",
-        # measured against the model: how much longer than by the model
-        "residual %": lambda row: f"{100 * (row['period_ns'] / row['model_ns'] - 1):.2f}",
-        "point": "point",
-    }  # fmt: skip
-    check_table(shown, columns, document["residuals"])
+    check_table(shown, POINTS, document["residuals"])
     left = [{"why": why, "count": count} for why, count in document["cycles_left_out"].items()]
     assert [row[:2] for row in table(shown, "reason", "commands", "meaning")] == [
         (row["why"], str(row["count"])) for row in left
@@ -534,7 +548,7 @@ def test_model_fit(runs: Runs, tmp_path: Path) -> None:
         assert f"\n- {line}\n" in shown
     # the delays are those of the links, and those of a full line of 1448 of 1514 bytes
     assert [row["delay_ns"]["value"] for row in document["residuals"]] == pytest.approx([4e6, 8e6], rel=0.01)
-    assert float(lines[3][1]) == pytest.approx(40 * 1448 / 1514, rel=0.01)
+    assert float(lines[3][2]) == pytest.approx(40 * 1448 / 1514, rel=0.01)
 
 
 def test_model_predict(runs: Runs, tmp_path: Path) -> None:
@@ -798,10 +812,10 @@ def test_what_a_target_served(capsys: pytest.CaptureFixture[str]) -> None:
         *("stray_data_outs", "wrong_data_outs", "wrong_exp_stat_sns", "faults"),
     )
     served = {"commands": 91, "sessions": 3, "connections": 5, "data_in_bytes": 4096, "data_out_bytes": 512}
-    target_results.show(served | dict.fromkeys(unusual, 0))
+    run_results.show_served(served | dict.fromkeys(unusual, 0))
     line = "served 91 commands of 3 sessions over 5 connections: 4096 bytes read, 512 bytes written"
     assert capsys.readouterr().out == f"{line}\n"
-    target_results.show(served | {name: number for number, name in enumerate(unusual, 11)})
+    run_results.show_served(served | {name: number for number, name in enumerate(unusual, 11)})
     lines = [f"{name.replace('_', ' ')}: {number}" for number, name in enumerate(unusual, 11)]
     assert capsys.readouterr().out.splitlines() == [line, *lines]
 

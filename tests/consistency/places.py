@@ -25,9 +25,8 @@ from iscsitrace.plots.kinds import budget
 from iscsitrace.plots.view import View
 from iscsitrace.relate.loads import Loads
 from iscsitrace.report import captures
-from iscsitrace.report.document import Chapter
 from iscsitrace.show import diagnose, diff, summary
-from iscsitrace.show.document import Grid, Section
+from iscsitrace.show.document import Breakdown, Fact, Findings, FoundProblem, Grid, Heading, Section
 from iscsitrace.show.shown import Choice
 from tests.consistency.said import Said, exact, in_words, printed
 from tests.consistency.sentences import OF_A_PIECE, numbers
@@ -115,16 +114,28 @@ def of_terminal(sections: Iterable[Section], only: str) -> Iterator[Said]:
         if found := re.match(r"Time breakdown of (session \d+): ([\d.]+) s of I/O time", section.title):
             subject, digits = found.groups()
             yield printed("busy time", subject, digits, "s", "diagnose -v")
-            for part, amount, share in section.grids[0].rows:
-                yield printed(f"time: {PART_OF[part]}", subject, amount, "ms", "diagnose -v")
-                yield printed(f"share: {PART_OF[part]}", subject, share, "%", "diagnose -v")
+            yield from _of_breakdown(_breakdown(section), subject, "diagnose -v")
             words = {"no command in flight": "idle", "device scan": "scan", "SYNCHRONIZE CACHE": "flush"}
             for use, amount in re.findall(r"([A-Za-z ]+) ([\d.]+) s", "".join(section.lines).removeprefix("excluded:")):
                 yield printed(f"excluded: {words[use.strip()]}", subject, amount, "s", "diagnose -v")
         elif found := re.match(r"Findings of (session \d+)", section.title):
-            for line in section.lines:
-                if told := re.match(r"(\w+) \([a-z ]+(?:, ([\d.]+) %)?\): (.*)", line):
-                    yield from numbers(told.group(1), told.group(3), found.group(1), "diagnose -v")
+            yield from _of_findings(section.findings, found.group(1), "diagnose -v")
+
+
+def _breakdown(section: Section) -> Breakdown:
+    return next(each for each in section.blocks if isinstance(each, Breakdown))
+
+
+def _of_breakdown(found: Breakdown, subject: str, place: str) -> Iterator[Said]:
+    for part, (_, amount, share) in zip(found.parts, found.short.rows, strict=True):
+        yield in_words(f"share: {PART_OF[part.name]}", subject, part.percent, place)
+        yield printed(f"time: {PART_OF[part.name]}", subject, amount, "ms", place)
+        yield printed(f"share: {PART_OF[part.name]}", subject, share, "%", place)
+
+
+def _of_findings(found: Iterable[FoundProblem], subject: str, place: str) -> Iterator[Said]:
+    for each in found:
+        yield from numbers(each.name, each.text, subject, place)
 
 
 # --- summary
@@ -171,22 +182,40 @@ def _of_load(
 def of_report(trace: Trace) -> Iterator[Said]:
     """``report``, without its pictures."""
     told = captures.describe(trace, session=None, has_pictures=False)
-    for chapter in dict.fromkeys((*([told.lead] if told.lead else []), *told.chapters)):
-        yield from _of_chapter(chapter)
-    if told.model and told.model.what_if and told.lead:
-        subject = re.search(r"session \d+", told.model.sentence.lower()) or re.search(r"session \d+", told.lead.label)
-        if subject:
-            yield from _of_gains(told.model.what_if, subject.group())
+    opening, subject = told.opening, told.opening.label
+    yield from _of_facts(opening.facts, subject)
+    yield from numbers("", opening.headline, subject, "report")
+    if opening.breakdowns and re.fullmatch(r"session \d+", subject):
+        yield from _of_breakdown(opening.breakdowns[-1], subject, "report")
+    if found := told.section("findings"):
+        yield from _of_all_findings(found)
+    if model := told.section("model"):
+        for gains in (grid for grid in model.grids if grid.caption == "Predicted gains of one change"):
+            if named := re.search(r"session \d+", f"{model.lines[0]} {subject}".lower()):
+                yield from _of_gains(gains, named.group())
 
 
-def _of_chapter(chapter: Chapter) -> Iterator[Said]:
-    subject, place = chapter.label, "report"
+def _of_all_findings(section: Section) -> Iterator[Said]:
+    """Below the heading of each session: its headline, time breakdown and findings."""
+    subject = ""
+    for block in section.blocks:
+        if isinstance(block, Heading):
+            subject = block.text.lower()
+        elif re.fullmatch(r"session \d+", subject):
+            match block:
+                case str():
+                    yield from numbers("", block, subject, "report")
+                case Breakdown():
+                    yield from _of_breakdown(block, subject, "report")
+                case Findings():
+                    yield from _of_findings(block.every, subject, "report")
+
+
+def _of_facts(facts: Iterable[Fact], subject: str) -> Iterator[Said]:
+    place = "report"
     if not re.fullmatch(r"session \d+", subject):
         return
-    for part in chapter.parts:
-        yield in_words(f"share: {PART_OF[part.name]}", subject, part.percent, place)
-        yield printed(f"time: {PART_OF[part.name]}", subject, part.time, "ms", place)
-    for fact in chapter.facts:
+    for fact in facts:
         match fact.name:
             case "Throughput":
                 for amount in fact.value.split(", "):
@@ -202,9 +231,6 @@ def _of_chapter(chapter: Chapter) -> Iterator[Said]:
             case "Workload":
                 yield printed("queue depth", subject, fact.meaning.split()[2].rstrip(","), "", place)
                 yield in_words("I/O size", subject, " ".join(fact.value.split()[:2]), place)
-    for finding in chapter.findings:
-        yield from numbers(finding.name, finding.text, subject, place)
-    yield from numbers("", chapter.headline, subject, place)
 
 
 def _of_gains(grid: Grid, subject: str) -> Iterator[Said]:

@@ -11,8 +11,8 @@ import pytest
 from iscsitrace.compare import sides
 from iscsitrace.findings.finding import Finding
 from iscsitrace.report import chapters, modelled
-from iscsitrace.report.document import Fact
 from iscsitrace.show import diagnose, summary
+from iscsitrace.show.document import Fact
 from tests.consistency import places
 from tests.consistency.said import Said, contradictions, exact, printed
 from tests.consistency.test_consistency import read, sample
@@ -50,7 +50,7 @@ def test_another_throughput_in_the_report(contradicted: Any, monkeypatch: pytest
     facts = chapters._facts
 
     def slower(*arguments: Any) -> Any:
-        return [replace(fact, value=fact.value.replace("8.2 MB/s", "4.9 MB/s")) for fact in facts(*arguments)]
+        return [fact._replace(value=fact.value.replace("8.2 MB/s", "4.9 MB/s")) for fact in facts(*arguments)]
 
     monkeypatch.setattr(chapters, "_facts", slower)
     assert contradicted() == {"throughput, read"}
@@ -94,7 +94,7 @@ def test_other_gains_in_the_report(contradicted: Any, monkeypatch: pytest.Monkey
 
     def larger(asked: Any) -> Any:
         grid: Any = gains(asked)
-        return replace(grid, rows=tuple((row[0], "2.7", *row[2:]) for row in grid.rows if row[0] == "no losses"))
+        return grid._replace(rows=tuple((row[0], "2.7", *row[2:]) for row in grid.rows if row[0] == "no losses"))
 
     monkeypatch.setattr(modelled, "_gains", larger)
     assert contradicted("loss-1-percent") == {"gain, throughput_factor: no losses"}
@@ -105,7 +105,7 @@ def test_another_busy_time_in_the_terminal(contradicted: Any, monkeypatch: pytes
 
     def later(*arguments: Any) -> Any:
         for section in sections(*arguments):
-            yield replace(section, title=section.title.replace("0.537332 s", "0.537288 s"))
+            yield section._replace(title=section.title.replace("0.537332 s", "0.537288 s"))
 
     monkeypatch.setattr(diagnose, "sections", later)
     assert contradicted() == {"busy time"}

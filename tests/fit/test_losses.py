@@ -21,7 +21,7 @@ from iscsitrace.fit.steady import points as steady_points
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.rivals import RIVALS, Rival
 from iscsitrace.model.setting import Setting
-from iscsitrace.show import rivals as tables
+from iscsitrace.show import model_fit as tables
 from tests.fit.test_sweep import point
 from tests.support.recordings import recorded_captures
 from tests.support.runs import Run, Runs
@@ -155,7 +155,7 @@ def test_the_best_model_is_the_one_with_the_least_median_error() -> None:
 def test_a_model_that_is_worse_by_chance_may_be_the_best() -> None:
     scattered = candidates((0.1, 0.1, 0.1, 0.1), (0.0, 0.3, 0.05, 0.25), (0.4, 0.41, 0.42, 0.4))
     assert names(scattered) == "ab"
-    assert "These parts cannot tell it from b." in tables.section(scattered).lines[0]
+    assert "These parts cannot tell it from b." in tables.section_of_rivals(scattered).lines[0]
     # two parts tell nothing apart
     assert names(candidates((0.5, 0.5), (0.1, 0.1))) == "ba"
 
@@ -168,14 +168,14 @@ def test_a_model_without_a_throughput_is_no_number(monkeypatch: pytest.MonkeyPat
     found = compare([with_losses(((0.01, 1e6), (0.02, 1.1e6), (0.01, 1e6)))])
     assert found is not None
     assert names(found) == "one"
-    section = tables.section(found)
+    section = tables.section_of_rivals(found)
     assert section.grids[0].rows[0][-2:] == ("+0.0", "-")
     assert [row[1] for row in section.grids[1].rows] == ["0.0", "-"]
     assert found.as_dict()["models"][1]["median_error"] is None
 
 
 def test_the_table_has_the_error_of_each_model() -> None:
-    section = tables.section(candidates((0.5, -0.51, 0.49), (0.1, -0.12, 0.11), (0.3, 0.31, -0.3)))
+    section = tables.section_of_rivals(candidates((0.5, -0.51, 0.49), (0.1, -0.12, 0.11), (0.3, 0.31, -0.3)))
     assert section.lines == ("Least error: b, median 11 % over 3 parts of the time.",)
     row = dict(zip(section.grids[0].columns, section.grids[0].rows[0], strict=True))
     assert (row["losses"], row["loss %"], row["MB/s"], row["low"], row["high"]) == (

@@ -13,7 +13,7 @@ from iscsitrace.fit.sweep import Capture, Sweep, sweeps
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting, Solicitation
 from iscsitrace.plots import sweep as sweep_curves
-from iscsitrace.show import sweep as tables
+from iscsitrace.show import model_fit as tables
 from iscsitrace.show.document import Grid
 from tests.support.tables_by_hand import MS
 
@@ -124,7 +124,7 @@ def test_the_packets_contradict_a_wrong_name() -> None:
         sweeps([Capture("a.pcap", (point(4.0),), {"delay_ns": 8 * MS, "block_bytes": 64 * KIB, "queue_depth": 2})])
     )
     assert sweep.places[0].remarks == ("delay_ns", "queue_depth")
-    notes = "\n".join(tables.points(sweep).notes)
+    notes = "\n".join(tables.points_of(sweep).notes)
     assert "4.0 ms, 64 KiB: the packets contradict the named one-way delay: half of the least RTT is 4.0 ms" in notes
     assert "the packets contradict the named queue depth: they show 1" in notes
 
@@ -149,7 +149,7 @@ def test_no_point_is_no_sweep_and_one_point_has_no_error() -> None:
     sweep = one(sweeps(captures(point(4.0))))
     assert (sweep.varied, sweep.error, sweep.is_poor) == ((), None, False)
     assert "no error of the model is known" in tables.verdict(sweep)
-    assert column(tables.points(sweep), "vs. others %") == ["-"]
+    assert column(tables.points_of(sweep), "vs. others %") == ["-"]
 
 
 # --- poor fits
@@ -165,11 +165,11 @@ def test_a_poor_fit_is_said_and_its_numbers_are_not_printed() -> None:
     sweep = chaotic()
     assert sweep.is_poor
     assert "The model does not describe these captures: median error " in tables.verdict(sweep)
-    grid = tables.points(sweep)
+    grid = tables.points_of(sweep)
     assert column(grid, "model MB/s") == column(grid, "vs. model %") == ["poor"] * 5
     # the measurements are there
     assert column(grid, "MB/s") == [f"{place.point.throughput_bytes_per_s / 1e6:.3f}" for place in sweep.places]
-    assert tables.parameters(sweep) is None
+    assert tables.parameters_of(sweep) is None
     (plot,) = sweep_curves.plots(sweep)
     assert [str(each.model) for each in plot.curves] == ["[nan nan nan nan nan]"]
     assert plot.curves[0].marks is not None
@@ -178,24 +178,24 @@ def test_a_poor_fit_is_said_and_its_numbers_are_not_printed() -> None:
 
 def test_one_poor_point_is_poor_alone() -> None:
     sweep = one(sweeps(captures(*(point(delay) for delay in (1, 2, 4, 8, 16, 32)), point(12, off=0.6))))
-    grid = tables.points(sweep)
+    grid = tables.points_of(sweep)
     by_delay = dict(zip(column(grid, "one-way delay"), column(grid, "vs. others %"), strict=True))
     assert by_delay.pop("12 ms") == "poor"
     assert "poor" not in by_delay.values()
-    assert tables.parameters(sweep) is not None
+    assert tables.parameters_of(sweep) is not None
 
 
 def test_a_parameter_with_too_wide_an_interval_cannot_be_told() -> None:
     found = one(sweeps(captures(*GRID)))
     wide = replace(found, fit=replace(found.fit, k=Estimate(2.0, 0.0, 4.1, "fit")))
-    grid = tables.parameters(wide)
+    grid = tables.parameters_of(wide)
     assert grid is not None
     rows = {row[0]: row[2:5] for row in grid.rows}
     assert rows["k"] == ("cannot tell", "0.00", "4.10")
     assert float(rows["s"][0]) == pytest.approx(1, rel=0.05)
     # nearly no service time is known to be little
     little = replace(found, fit=replace(found.fit, s_ns=Estimate(0.0, 0.0, 0.5 * MS, "fit")))
-    grid = tables.parameters(little)
+    grid = tables.parameters_of(little)
     assert grid is not None
     assert {row[0]: row[2] for row in grid.rows}["s"] == "0.000"
 
@@ -205,7 +205,7 @@ def test_a_parameter_with_too_wide_an_interval_cannot_be_told() -> None:
 
 def test_the_table_has_measured_and_model_side_by_side() -> None:
     sweep = one(sweeps(captures(point(1.0), point(4.0, off=0.02), point(8.0))))
-    grid = tables.points(sweep)
+    grid = tables.points_of(sweep)
     for place, model, row in zip(sweep.places, sweep.fit.models, grid.rows, strict=True):
         cells = dict(zip(grid.columns, row, strict=True))
         rate = place.point.throughput_bytes_per_s
@@ -221,9 +221,9 @@ def test_the_table_has_measured_and_model_side_by_side() -> None:
 
 
 def test_connections_are_rows_where_a_session_has_several() -> None:
-    assert tables.connections(one(sweeps(captures(point(1.0))))) is None
+    assert tables.connections_of(one(sweeps(captures(point(1.0))))) is None
     each = tuple(OfConnection(number, Estimate(number * 1e6, 0.0, 9e6, "packets"), 0.5) for number in (1, 2))
-    grid = tables.connections(one(sweeps(captures(point(1.0, connections=each), point(8.0)))))
+    grid = tables.connections_of(one(sweeps(captures(point(1.0, connections=each), point(8.0)))))
     assert grid is not None
     assert column(grid, "connection") == ["1", "2"]
     assert column(grid, "MB/s") == ["1.000", "2.000"]
@@ -310,4 +310,4 @@ def test_a_setting_that_is_named_for_some_captures_only_has_places_all_the_same(
     assert sweep.varied == ("loss",)
     (plot,) = sweep_curves.plots(sweep)
     assert (plot.axis.ticks, plot.axis.positions.tolist()) == (("not named", "1"), [0, 1])
-    assert column(tables.points(sweep), "loss") == ["not named", "1 %"]
+    assert column(tables.points_of(sweep), "loss") == ["not named", "1 %"]

@@ -64,9 +64,9 @@ def test_cpu_time_is_user_and_system_time_per_gigabyte() -> None:
     assert amounts.seconds_per_gigabyte(taken, 4 * 10**9) == 0.5
     assert amounts.seconds_per_gigabyte(taken, 0) is None
     assert amounts.seconds_per_gigabyte(None, 1) is None
-    line = initiator_results.cpu_line({"cpu": taken, "bytes": 4 * 10**9})
+    (line,) = initiator_results.cpu_lines({"cpu": taken, "bytes": 4 * 10**9})
     assert line == "processor time 2.000000 s (user 1.500000, system 0.500000): 0.500 s/GB"
-    assert initiator_results.cpu_line({"bytes": 1}) is None
+    assert list(initiator_results.cpu_lines({"bytes": 1})) == []
 
 
 def test_the_cpu_time_of_an_ended_program_is_known() -> None:

@@ -47,7 +47,7 @@ class Page(HTMLParser):
     def handle_data(self, data: str) -> None:
         self.text += data
         if self.rows and self.rows[-1]:
-            self.rows[-1][-1] += data
+            self.rows[-1][-1] += data.strip("\n")
 
 
 @pytest.fixture

@@ -11,17 +11,19 @@ from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.diagnosis.opinions import Opinion
 from iscsitrace.findings.finding import Advice, AdviceGain, Finding
 from iscsitrace.measure.budget import PARTS, Budget
-from iscsitrace.report.chapters import _cost, _finding, of_session
-from iscsitrace.report.document import Chapter
-from iscsitrace.report.subject import Subject
+from iscsitrace.report.chapters import opening
+from iscsitrace.report.subject import of_session
+from iscsitrace.show.document import Findings, FoundProblem, Opening
 from iscsitrace.show.remedies import Remedies
 from tests.support.tables_by_hand import MS, table
 
 NAMES = {"initiator_name": "host", "target_name": "disk"}
 
 
-def _subject(number: int) -> Subject:
-    return Subject(f"session {number}", (number,), Headline("Session is healthy."), (), None)
+def _told(said: Remedies, finding: Finding, *sessions: int) -> FoundProblem:
+    headline = Headline("Session is healthy.")
+    (found,) = said.told([finding], f"session {sessions[0]}", headline, sessions).every
+    return found
 
 
 def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
@@ -33,19 +35,19 @@ def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
     )
     said = Remedies()
     lost = Finding(problem, "data_loss", 0.25, "Bytes are missing.", (4, 9), 2.5e9, predict=lambda _: gains)
-    found = _finding(lost, _subject(2), said)
+    found = _told(said, lost, 2)
     assert (found.name, found.severity, found.cost, found.text) == (
         "odd",
         "data loss",
         "2.5 s lost",
         "Bytes are missing.",
     )
-    assert [(step.advice, step.gain) for step in found.steps] == [
+    assert [(step.advice, step.notes) for step in found.steps] == [
         ("Do this.", ""),
         ("Do that.", "model: up to 2.0x with queue depth 8, about 5.0x (2.0x to 2.2x) with queue depth 9"),
     ]
     assert (found.display_filter, found.is_failure) == ("frame.number in {4, 9}", True)
-    bare = _finding(Finding(problem, "info", None, "Text.", ()), _subject(3), said)
+    bare = _told(said, Finding(problem, "info", None, "Text.", ()), 3)
     assert (bare.cost, bare.display_filter) == ("", "")
     assert [step.advice for step in bare.steps] == ["See odd of session 2."]
 
@@ -54,7 +56,7 @@ def test_a_share_in_a_story_is_that_of_its_session() -> None:
     def cost(*sessions: int, rank: str = "slowness", whole: tuple[int, ...] = (0, 1)) -> str:
         problem: Any = SimpleNamespace(name="odd", rank=rank, advice=())
         finding = Finding(problem, "info", 0.5, "text", (), 2e9, sessions=sessions)
-        return _cost(finding, Subject("it", whole, Headline(""), (finding,), None))
+        return _told(Remedies(), finding, *whole).whole_cost
 
     assert cost(1) == "50 % of the time of session 1"
     assert cost(0, 1) == cost(1, whole=(1,)) == "50 % of the time"
@@ -68,7 +70,7 @@ def chapter(
     time: Budget | None = None,
     names: dict[str, Any] | None = None,
     number: int = 2,
-) -> Chapter:
+) -> Opening:
     """Of session 2; connections and commands belong to it where they do not say otherwise."""
     addresses = {"initiator_address": "10.0.0.1", "target_address": "10.0.0.2", "target_port": 3260}
     rows = [{"session": 2, "initiator_port": 1_000 + row["connection"]} | addresses | row for row in connections]
@@ -79,7 +81,8 @@ def chapter(
         senders=table("senders", *senders or []),
         task_management=table("task_management"),
     )
-    return of_session(trace, Opinion(number, Headline("Slow."), time, lambda: None, []), Remedies())
+    subject = of_session(Opinion(number, Headline("Slow."), time, lambda: None, []))
+    return opening(trace, subject, Findings(()))
 
 
 def facts(*arguments: Any, **options: Any) -> dict[str, tuple[str, str]]:
@@ -120,7 +123,7 @@ def test_a_name_that_the_login_left_open() -> None:
 
 def test_without_commands_and_time_there_are_no_figures() -> None:
     assert facts([{"connection": 3}]) == {}
-    assert chapter([{"connection": 3}], time=budget()).parts == ()
+    assert chapter([{"connection": 3}], time=budget()).breakdowns == ()
     # the time is all idle gaps
     assert facts([{"connection": 3}], time=budget(initiator_think=MS)) == {}
 
@@ -158,13 +161,14 @@ def test_idle_is_the_busy_time_without_data() -> None:
     time = budget(transfer=25, propagation=75, initiator_think=900)
     found = chapter([{"connection": 3}], time=time)
     assert [(fact.name, fact.value) for fact in found.facts] == [("Idle", "75 %")]
-    assert [(part.name, part.share, part.is_limiter) for part in found.parts] == [
+    (parts,) = found.breakdowns
+    assert [(part.name, part.share, part.is_limiter) for part in parts.parts] == [
         ("transfer", 0.25, False), ("network RTT", 0.75, True),
     ]  # fmt: skip
-    assert found.budget is not None
-    assert [row[2:] for row in found.budget.rows] == [("0.000", "25"), ("0.000", "75")]
-    line = chapter([], time=budget(transfer=51, propagation=49)).parts
-    assert [part.is_limiter for part in line] == [True, False]
+    assert [row[2:] for row in parts.grid.rows] == [("0.000", "25"), ("0.000", "75")]
+    assert [row[1:] for row in parts.short.rows] == [("0.000", "25"), ("0.000", "75")]
+    (line,) = chapter([], time=budget(transfer=51, propagation=49)).breakdowns
+    assert [part.is_limiter for part in line.parts] == [True, False]
 
 
 def test_what_was_asked_for_is_that_of_complete_transfers() -> None:

@@ -76,8 +76,11 @@ def test_each_row_leads_to_a_frame_of_its_capture_and_a_command_that_finds_it(fo
 
 def test_the_page_has_the_rows_and_says_what_is_worst(dataset: Path, found: list[Broken], tmp_path: Path) -> None:
     document = describe(dataset)
-    assert document.headline.startswith("3 of ")
-    assert f"The worst is session {found[0].session} of tap {found[0].tap}: {found[0].what[0]}" in document.headline
+    assert document.opening.headline.startswith("3 of ")
+    assert (
+        f"The worst is session {found[0].session} of tap {found[0].tap}: {found[0].what[0]}"
+        in document.opening.headline
+    )
     section = document.sections[0]
     assert [row[1] for row in section.grids[0].rows] == [each.tap for each in found]
     assert [row[4] for row in section.grids[1].rows] == [shlex.join(broken.command(each)) for each in found]
@@ -94,4 +97,7 @@ def test_without_a_failure_it_says_so(tmp_path: Path) -> None:
     healthy = rings.traffic(3, has_open=False, has_errors=False)
     rings.cut(tmp_path / "a", healthy, [])
     rings.read_ring(tmp_path / "data", tmp_path / "a")
-    assert describe(tmp_path / "data").headline == "Nothing broke: 2 sessions without a failure or an error status."
+    assert (
+        describe(tmp_path / "data").opening.headline
+        == "Nothing broke: 2 sessions without a failure or an error status."
+    )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.report import heat
-from iscsitrace.report.document import HeatMap
+from iscsitrace.show.document import HeatMap
 from tests.relate.test_volumes import Host
 from tests.report.test_volume_heat import three_luns
 
@@ -16,7 +16,11 @@ from tests.report.test_volume_heat import three_luns
 def drawn(host: Host) -> HeatMap | None:
     source = host.source()
     trace: Any = SimpleNamespace(table=source, connections=source("connections"))
-    return heat.of_trace(trace, host.diagnosis())
+    for section in heat.of_trace(trace, host.diagnosis()):
+        (found,) = section.blocks
+        assert isinstance(found, HeatMap)
+        return found
+    return None
 
 
 def test_each_volume_is_a_row_with_its_outage_and_words_for_each_cell() -> None:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from iscsitrace.report import page
-from iscsitrace.report.document import Document, HeatCell, HeatMap, HeatRow
-from iscsitrace.show.document import Grid
+from iscsitrace.show import page
+from iscsitrace.show.document import Document, Grid, HeatCell, HeatMap, HeatRow, Opening, Section
 from tests.report.test_report_browser import CONTRAST, OVERFLOW
 from tests.support.browser import Browser, required
 
@@ -35,9 +34,11 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     document = Document(
         "many",
         "",
-        None,
-        Grid("Others", ("session", "target", "lost s", "busy s"), ROWS),
-        heat=HeatMap(("0 s", "24 s", "48 s"), "1 s", legend, rows),
+        Opening("Result", "Many."),
+        (
+            Section("Others", (Grid("", ("session", "target", "lost s", "busy s"), ROWS, is_long=True),), "others"),
+            Section("Heat", (HeatMap(("0 s", "24 s", "48 s"), "1 s", legend, rows),), "heat"),
+        ),
     )
     folder = tmp_path_factory.mktemp("report")
     (folder / "report.html").write_text(page.render(document, "1.2.3"))

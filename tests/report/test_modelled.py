@@ -15,10 +15,12 @@ from iscsitrace.fit.situation import Situation
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Leg, Prediction, Setting
-from iscsitrace.report.document import Model
-from iscsitrace.report.modelled import _changes, _gains, _model, of_session
+from iscsitrace.report.modelled import _changes, _gains, _sentence, of_session
+from iscsitrace.show import model_fit
+from iscsitrace.show.document import Grid
 
 MS = 1_000_000
+SOURCES = model_fit.SOURCES
 exact = Estimate.exact
 SETTING = Setting("read", 65_536, 4.0 * MS, 65_536_000, service_ns=1.0 * MS)
 TEN_MS = Prediction(SETTING, 10.0 * MS, 6_553_600, "cycle", (), 1.0 * MS, 0.0, 0.9)
@@ -35,31 +37,31 @@ def fit(setting: Setting = SETTING, **values: Any) -> Fit:
     return Fit(**known | values)
 
 
-def model(found: Fit) -> Model:
-    return _model(found, None)
+def parameters(found: Fit) -> Grid:
+    return model_fit.parameters(found, "")
 
 
 def test_the_sentence_has_the_terms_that_there_are() -> None:
     start = "One read takes k·d + s + B/C = 2.00 x 4.0 ms"
-    assert model(fit()).sentence == f"{start} + 1.0 ms service + 1.0 ms for 64 KiB on the line."
-    assert model(fit(replace(SETTING, service_ns=0.0, c_bytes_per_s=None))).sentence == f"{start}."
+    assert _sentence(fit()) == f"{start} + 1.0 ms service + 1.0 ms for 64 KiB on the line."
+    assert _sentence(fit(replace(SETTING, service_ns=0.0, c_bytes_per_s=None))) == f"{start}."
 
 
 def test_parameters_have_the_ends_of_their_intervals_and_their_source() -> None:
-    found = model(fit(k=Estimate(2.0, 1.9, 2.126, "fit"), d_ns=Estimate(4.0 * MS, 3.0 * MS, 5_000_400, "given")))
-    assert found.parameters.rows == (
-        ("k", "one-way delays per command", "2.00", "1.90", "2.13", "", "fit over points"),
-        ("d", "one-way delay", "4.000", "3.000", "5.000", "ms", "given"),
-        ("s", "service time of target and hosts", "1.000", "1.000", "1.000", "ms", "fit over points"),
-        ("C", "TCP throughput of the line", "65.5", "65.5", "65.5", "MB/s", "packets of the commands"),
+    found = parameters(fit(k=Estimate(2.0, 1.9, 2.126, "fit"), d_ns=Estimate(4.0 * MS, 3.0 * MS, 5_000_400, "given")))
+    assert found.rows == (
+        ("k", "one-way delays per command; 2 from its parts", "2.00", "1.90", "2.13", "", SOURCES["fit"]),
+        ("d", "one-way delay", "4.000", "3.000", "5.000", "ms", SOURCES["given"]),
+        ("s", "service time of target and hosts", "1.000", "1.000", "1.000", "ms", SOURCES["fit"]),
+        ("C", "TCP throughput of the line", "65.54", "65.54", "65.54", "MB/s", SOURCES["packets"]),
     )
     # units are exact: ms and MB/s
     large = fit(d_ns=exact(1_234_567_890.0), s_ns=exact(1_234_567_890.0), c_bytes_per_s=exact(99_999_960_000.0))
-    assert [row[2] for row in model(large).parameters.rows] == ["2.00", "1,234.568", "1,234.568", "100,000.0"]
-    without = model(fit(replace(SETTING, c_bytes_per_s=None))).parameters
+    assert [row[2] for row in parameters(large).rows] == ["2.00", "1234.568", "1234.568", "99999.96"]
+    without = parameters(fit(replace(SETTING, c_bytes_per_s=None)))
     assert [row[0] for row in without.rows] == ["k", "d", "s"]
-    assert found.legs is not None
-    assert found.legs.rows == (("data", "1.25", "meaning"),)
+    legs = next(each for each in model_fit.blocks(fit()) if isinstance(each, Grid) and each.columns[0] == "interval")
+    assert legs.rows == (("data", "1.25", "meaning"),)
 
 
 def test_each_point_stands_beside_the_model() -> None:
@@ -67,19 +69,15 @@ def test_each_point_stands_beside_the_model() -> None:
     setting = replace(SETTING, queue_depth=4, connections=2)
     point = Point("p", 0, setting, 9.0 * MS, 0.0, 6_553_600, 1_200, {}, {}, exact(4.0 * MS), seen)
     left_out = {"pause": 1_000, "lossy": 0, "no_period": 1}
-    grid = model(fit(points=(point,), models=(TEN_MS,), residuals=(-0.1,), cycles_left_out=left_out)).residuals
-    assert grid is not None
-    assert grid.rows == (
-        ("1,200 reads of 64 KiB, queue depth 8", "4.000", "6.554", "9.000", "10.000", "-10.0 %"),
+    found = fit(points=(point,), models=(TEN_MS,), residuals=(-0.1,), cycles_left_out=left_out)
+    points, left = [each for each in model_fit.blocks(found) if isinstance(each, Grid)][2:]
+    assert points.rows == (
+        ("4.000", "64K", "8", "1200", "0", "6.554", "9.000", "10.000", "-10.00", "p"),
     )  # fmt: skip
-    assert grid.notes == (
-        "From 1,234 commands; 1,001 not used: 1000 a pause of the program followed; 1 no command followed.",
-    )
+    assert "steady MB/s" in points.columns
+    assert [row[:2] for row in left.rows] == [("pause", "1000"), ("lossy", "0"), ("no_period", "1")]
     (row,) = fit(points=(point,), models=(TEN_MS,), residuals=(-0.1,)).as_dict()["residuals"]
     assert (row["queue_depth"], row["model_ns"], row["residual"]) == (8, 10.0 * MS, -0.1)
-    every = model(fit(cycles_left_out={"pause": 0})).residuals
-    assert every is not None
-    assert every.notes == ()
 
 
 def situation(setting: Setting, **parts_ns: float) -> WhatIf:
@@ -164,5 +162,5 @@ def test_why_there_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "iscsitrace.report.modelled.survey", lambda source, name, only: SimpleNamespace(points=[], missing=missing)
     )
-    assert of_session(trace, 0) == (None, "No model of session 0: one; two.")
-    assert of_session(trace, 2) == (None, "No model of session 2: no steady commands.")
+    assert of_session(trace, 0, "").blocks == ("No model of session 0: one; two.",)
+    assert of_session(trace, 2, "").blocks == ("No model of session 2: no steady commands.",)

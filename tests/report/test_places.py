@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
-from iscsitrace.report import captures, page, ticket
-from iscsitrace.report.document import Document
+from iscsitrace.report import captures
+from iscsitrace.show import markdown, page
+from iscsitrace.show.document import Document
 from tests.report.test_report_browser import CONTRAST, OVERFLOW
 from tests.support.browser import Browser, required
 
@@ -29,28 +30,26 @@ def report() -> Document:
 
 def test_the_time_by_place_is_beside_that_by_cause(report: Document) -> None:
     """Reads over 8 ms each way that lose 1 %, from a fast target."""
-    lead, found = report.lead, report.places
-    assert lead is not None
+    found = report.section("places")
     assert found is not None
-    assert sum(part.share for part in lead.places) == pytest.approx(1)
-    limiter = next(part for part in lead.places if part.is_limiter)
+    place, _ = report.opening.breakdowns
+    assert sum(part.share for part in place.parts) == pytest.approx(1)
+    limiter = next(part for part in place.parts if part.is_limiter)
     assert limiter.name == "network"
     assert limiter.share > 0.9
     # netem dropped 36 packets of the target's host, and its kernel retransmitted as many
     assert [each.title for each in found.findings] == ["Lost between taps"]
     assert "lost 36 of 4,513 packets to the initiator" in found.findings[0].text
-    assert ("Retransmissions", "36 packets") in [(fact.name, fact.value) for fact in lead.facts]
+    assert ("Retransmissions", "36 packets") in [(fact.name, fact.value) for fact in report.opening.facts]
 
 
 def test_the_section_with_its_pictures_follows_the_verdict(report: Document) -> None:
-    found = report.places
-    assert found is not None
+    found = report.sections[0]
     assert [picture.title for picture in found.pictures] == [
         "One-way delays between host and disk",
         "Time of 15 reads and writes by place",
     ]
-    assert report.contents[0] == ("places", "By place")
-    assert "places" not in [section.identity for section in report.sections]
+    assert (found.identity, found.title) == ("places", "By place")
     html = page.render(report, "1.2.3")
     marks = [html.index(f'id="{name}"') for name in ("verdict", "places", "findings", "plots")]
     pictures = [html.index(f'aria-label="Zoom of {each.name}"') for each in found.pictures]
@@ -61,20 +60,18 @@ def test_the_section_with_its_pictures_follows_the_verdict(report: Document) -> 
 
 def test_the_ticket_has_the_places_before_the_model(report: Document) -> None:
     found = document(has_pictures=False)
-    assert found.places is not None
-    assert found.places.pictures == ()
-    text = ticket.render(found, "1.2.3")
-    assert "- Time by place: network" in text
-    assert 0 < text.index("## By place") < text.index("## Model")
+    assert found.sections[0].pictures == ()
+    text = markdown.render(found)
+    assert "**Time of reads and writes of session 0 by place**" in text
+    assert 0 < text.index("| network | one-way") < text.index("## By place") < text.index("## Model")
     assert "**Lost between taps** (warning): " in text
 
 
 def test_a_single_tap_has_no_places() -> None:
     trace = iscsitrace.read(FOLDER / "capture.pcap.gz", tables=captures.needed(is_large=False, has_pictures=False))
     found = captures.describe(trace, has_pictures=False)
-    assert found.places is None
-    assert found.lead is not None
-    assert found.lead.places == ()
+    assert found.section("places") is None
+    assert len(found.opening.breakdowns) == 1
     assert "By place" not in page.render(found, "1.2.3")
 
 

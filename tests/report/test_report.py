@@ -7,7 +7,7 @@ settings are the truth.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from itertools import islice, pairwise
 from pathlib import Path as FilePath
@@ -20,9 +20,9 @@ from iscsitrace.cli import main
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline
-from iscsitrace.report import captures, figures, page, ticket
-from iscsitrace.report.document import Chapter, Document, Picture
-from iscsitrace.show.document import Grid, Section
+from iscsitrace.report import captures, figures
+from iscsitrace.show import markdown, page
+from iscsitrace.show.document import Document, Grid, Heading, Opening, Picture, Plots, Section
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.transport import Path
@@ -130,6 +130,12 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> FilePath:
     return write_pcapng(tmp_path_factory.mktemp("many") / "many.pcapng", capture.packets, capture.path.link_type)
 
 
+def pictures(document: Document) -> tuple[Picture, ...]:
+    """Those of the section of plots."""
+    section = document.section("plots")
+    return section.pictures if section else ()
+
+
 # --- content
 
 
@@ -145,11 +151,11 @@ def test_the_headline_is_that_of_the_diagnosis_and_comes_first(wan: FilePath, pa
 
 
 def test_the_bar_adds_up_and_marks_the_limiter(document: Document, parsed: Page) -> None:
-    assert document.lead is not None
-    assert sum(part.share for part in document.lead.parts) == pytest.approx(1)
-    assert [part.name for part in document.lead.parts if part.is_limiter] == ["network RTT"]
+    (found,) = document.opening.breakdowns
+    assert sum(part.share for part in found.parts) == pytest.approx(1)
+    assert [part.name for part in found.parts if part.is_limiter] == ["network RTT"]
     shown = parsed.one("div", class_="bar")
-    assert f"network RTT {document.lead.parts[1].percent}" in shown.attributes["aria-label"]
+    assert f"network RTT {found.parts[1].percent}" in shown.attributes["aria-label"]
     assert "the limiter" in parsed.one("li", class_="limiter").words
 
 
@@ -179,33 +185,34 @@ def test_the_slowest_command_is_shown_with_its_frames(wan: FilePath, document: D
     slowest = max(rows, key=lambda row: row["latency_ns"] or 0)
     section = next(each for each in document.sections if each.identity == "slow")
     first = dict(zip(section.grids[0].columns, section.grids[0].rows[0], strict=True))
-    assert first["command"] == str(slowest["cycle"])
-    assert first["frames"] == f"{slowest['command_frame']} to {slowest['status_frame']}"
+    assert first["cycle"] == str(slowest["cycle"])
+    assert first["frame"] == str(slowest["command_frame"])
     assert f"frame.number>={slowest['command_frame']}" in section.grids[1].rows[0][1]
 
 
 def test_negotiated_parameters_are_shown_with_their_offers(parsed: Page) -> None:
-    table = next(each for each in parsed.all("table") if "Negotiated parameters" in each.words)
+    table = next(each for each in parsed.all("table") if "Parameters: offered and negotiated" in each.words)
     assert "MaxBurstLength 262144 262144 262144 negotiated" in table.words
 
 
 def test_plots_have_alternative_texts(document: Document, parsed: Page) -> None:
     names = [each.words for each in parsed.all("button", role="tab")]
     assert names[:4] == ["Throughput", "Time breakdown", "A typical command", "The slowest command"]
-    assert len(parsed.all("figure", role="tabpanel")) == len(names) == len(document.pictures)
+    assert len(parsed.all("figure", role="tabpanel")) == len(names) == len(pictures(document))
     canvases = [each for each in parsed.all("div", role="group") if "canvas" in each.attributes.get("class", "")]
     assert all(each.attributes["aria-label"] and each.attributes["tabindex"] == "0" for each in canvases)
-    assert all(picture.how_to_read for picture in document.pictures)
+    assert all(picture.how_to_read for picture in pictures(document))
 
 
 def test_the_model_shows_gains_of_changes(document: Document, parsed: Page) -> None:
-    assert document.model is not None
-    parameters = {row[0]: row for row in document.model.parameters.rows}
+    model = document.section("model")
+    assert model is not None
+    gains, known, *_ = model.grids
+    parameters = {row[0]: row for row in known.rows}
     # the status of these reads rides in the last Data-In: out and back
     assert float(parameters["k"][2]) == pytest.approx(2, abs=0.05)
     assert float(parameters["d"][2]) == pytest.approx(8, abs=0.05)
-    assert document.model.what_if is not None
-    what_if = {row[0]: row for row in document.model.what_if.rows}
+    what_if = {row[0]: row for row in gains.rows}
     # four reads of 16.5 ms become one of 18.1 ms, for 64 KiB take half a millisecond on the line
     assert float(what_if["I/O size 256 KiB"][1]) == pytest.approx(4 * 16.5 / 18.1, abs=0.1)
     assert float(what_if["half the RTT"][1]) == pytest.approx(16.5 / 8.5, abs=0.1)
@@ -215,8 +222,10 @@ def test_the_model_shows_gains_of_changes(document: Document, parsed: Page) -> N
 def test_without_steady_commands_the_missing_model_is_explained(sessions: FilePath) -> None:
     trace = iscsitrace.read(sessions, tables=captures.needed(is_large=False, has_pictures=False))
     document = captures.describe(trace, session=7, has_pictures=False)
-    assert document.model is None
-    assert document.model_missing.startswith("No model of session 7: ")
+    model = document.section("model")
+    assert model is not None
+    assert model.grids == ()
+    assert model.lines[0].startswith("No model of session 7: ")
 
 
 # --- limits
@@ -257,7 +266,7 @@ def test_a_hostile_name_is_text(parsed: Page) -> None:
 
 
 def test_a_hostile_name_is_text_in_markdown(document: Document) -> None:
-    text = ticket.render(document, "1.2.3")
+    text = markdown.render(document)
     assert "\u202e" not in text
     assert re.search(r"(?<!\\)<script", text) is None
     assert re.search(r"(?<!\\)<img", text) is None
@@ -271,29 +280,28 @@ def test_a_hostile_name_is_text_in_markdown(document: Document) -> None:
 def test_long_names_are_cut_and_many_sessions_counted(sessions: FilePath) -> None:
     trace = iscsitrace.read(sessions, tables=captures.needed(is_large=False, has_pictures=False))
     document = captures.describe(trace, has_pictures=False)
-    assert document.lead is not None
-    assert document.lead.label == "session 39"
-    assert document.others is not None
-    assert {row[0] for row in document.others.rows} == {f"session {number}" for number in range(39)}
-    assert len(document.chapters) == captures.IN_FULL
+    assert document.opening.label == "session 39"
+    others, findings = document.section("others"), document.section("findings")
+    assert others is not None
+    assert findings is not None
+    assert {row[0] for row in others.grids[0].rows} == {f"session {number}" for number in range(39)}
+    assert sum(isinstance(block, Heading) for block in findings.blocks) == 1 + captures.IN_FULL
     assert len(page.render(document, "1")) < 200_000
     grouped = captures.describe(trace, has_pictures=False, by=("initiator", "volume"))
-    assert grouped.groups is not None
-    assert document.groups is None
-    assert [each.caption for each in grouped.groups.grids] == ["Sessions by initiator", "Sessions by volume"]
+    groups = grouped.section("groups")
+    assert groups is not None
+    assert document.section("groups") is None
+    assert [each.caption for each in groups.grids] == ["Sessions by initiator", "Sessions by volume"]
     assert "Sessions by volume" in page.render(grouped, "1.2.3")
-    assert "Sessions by volume" in ticket.render(grouped, "1.2.3")
-    assert ("groups", "Groups of sessions") in grouped.contents
-    assert "groups" not in dict(document.contents)
+    assert "Sessions by volume" in markdown.render(grouped)
     other = captures.describe(trace, session=7, has_pictures=False)
-    assert other.lead is not None
-    assert other.lead.label == "session 7"
+    assert other.opening.label == "session 7"
     with pytest.raises(InputInvalid, match="there is no session 40"):
         captures.describe(trace, session=40, has_pictures=False)
 
 
 def test_the_size_is_bounded(html: str, document: Document) -> None:
-    assert all(len(picture.svg) <= inline.SIZE_LIMIT for picture in document.pictures)
+    assert all(len(picture.svg) <= inline.SIZE_LIMIT for picture in pictures(document))
     assert len(html) < 2_000_000
 
 
@@ -302,7 +310,7 @@ def test_a_capture_without_iscsi_says_so(tmp_path: FilePath) -> None:
     document = captures.describe(iscsitrace.read(file, tables=captures.needed(is_large=False)))
     parsed = Page(page.render(document, "1"))
     assert parsed.one("p", class_="verdict").words == "No iSCSI session was found."
-    assert "No iSCSI session was found" in ticket.render(document, "1")
+    assert "No iSCSI session was found" in markdown.render(document)
 
 
 # --- the same every time
@@ -315,8 +323,10 @@ def test_the_same_input_gives_the_same_bytes(
     wanted = figures.wanted
     monkeypatch.setattr(figures, "wanted", lambda *arguments: islice(wanted(*arguments), 2))
     again = captures.describe(iscsitrace.read(wan, tables=captures.needed(is_large=False)))
-    assert again.pictures == document.pictures[:2]
-    assert page.render(replace(again, pictures=document.pictures, style_sheet=document.style_sheet), "1.2.3") == html
+    assert pictures(again) == pictures(document)[:2]
+    known = {each.identity: each for each in document.sections}
+    sections = tuple(known["plots"] if each.identity == "plots" else each for each in again.sections)
+    assert page.render(document._replace(sections=sections), "1.2.3") == html
 
 
 # --- pieces
@@ -339,15 +349,13 @@ def test_markup_of_advice_is_code_and_nothing_else() -> None:
 
 
 def test_markdown_code_cannot_be_ended_from_within() -> None:
-    assert ticket.code("a``b|c`") == "``` a``b\\|c` ```"
+    assert markdown.code("a``b|c`") == "``` a``b\\|c` ```"
 
 
 def test_a_document_of_a_single_section_is_rendered() -> None:
-    lead = Chapter("session 3", "a to b", "Session 3 waits.", (), (), ())
-    document = Document(
-        "t", "s", lead, None, sections=(Section("X", ("line",), (Grid("none", ("a",), ()),), "x"),),
-        pictures=(Picture("P", "T", "how", ("note",), '<svg viewBox="0 0 1 1"></svg>', []),),
-    )  # fmt: skip
+    lead = Opening("What limits session 3", "Session 3 waits.", label="session 3", peers="a to b")
+    plots = Plots((Picture("P", "T", "how", ("note",), '<svg viewBox="0 0 1 1"></svg>', []),))
+    document = Document("t", "s", lead, (Section("X", ("line", Grid("none", ("a",), ()), plots), "x"),))
     parsed = Page(page.render(document, "1"))
     assert parsed.wrong == []
     assert parsed.one("p", class_="verdict").words == "Session 3 waits."

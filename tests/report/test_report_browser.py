@@ -15,7 +15,8 @@ import pytest
 from PIL import Image
 
 import iscsitrace
-from iscsitrace.report import captures, page
+from iscsitrace.report import captures
+from iscsitrace.show import page
 from tests.support.browser import Browser, required
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation

@@ -14,8 +14,25 @@ from typing import Any
 import pytest
 
 import iscsitrace
-from iscsitrace.report import captures, page, ticket
-from tests.cli.test_printed_tables import MILLION, MIRROR, MIXED, endpoint, in_force, json_of, nearest, printed, text
+from iscsitrace.report import captures
+from iscsitrace.show import markdown, page
+from tests.cli.test_printed_tables import (
+    CONNECTIONS,
+    COVERAGE,
+    CYCLES,
+    HEALTH,
+    LEGS,
+    MILLION,
+    MIRROR,
+    MIXED,
+    OFFERS,
+    POINTS,
+    WRITES,
+    json_of,
+    nearest,
+    offered,
+    printed,
+)
 from tests.report.test_report import Page
 from tests.support.capture_file import read_records, write_delayed, write_pcapng
 from tests.support.conversation import Conversation, Session
@@ -37,9 +54,9 @@ def report(capture: Path, *options: str) -> str:
 
 
 def tables(shown: str) -> Tables:
-    """The tables of a Markdown text, by their captions; of several with the same caption the first."""
+    """The tables of a Markdown text, by their captions, or the titles above; of several with the same the first."""
     found: Tables = {}
-    for block in re.finditer(r"^\*\*(.+)\*\*\n\n((?:\|.*\n)+)", shown, re.MULTILINE):
+    for block in re.finditer(r"^(?:\*\*|##+ )(.+?)(?:\*\*)?\n\n(?:[^*#|\n].*\n\n)*((?:\|.*\n)+)", shown, re.MULTILINE):
         head, _, *rows = (
             tuple(plain(cell) for cell in re.split(r"(?<!\\)\|", line)[1:-1]) for line in block[2].splitlines()
         )
@@ -79,18 +96,22 @@ def test_the_page_has_what_the_markdown_has(mixed: tuple[Path, Tables]) -> None:
     capture, expected = mixed
     trace = iscsitrace.read(capture, tables=captures.needed(is_large=False, has_pictures=False))
     document = captures.describe(trace, has_pictures=False)
-    assert (document.pictures, document.pictures_left_out) == ((), ())
-    assert tables(ticket.render(document, "1")) == expected
+    assert document.section("plots") is None
+    assert tables(markdown.render(document)) == expected
     shown = page.render(document, "1")
     found: Tables = {}
-    for block in re.findall(r'<table(?: class="long")?>.*?</table>', shown, re.DOTALL):
+    title = ""
+    for block in re.findall(r'<h[23][ >].*?</h[23]>|<table(?: class="long")?>.*?</table>', shown, re.DOTALL):
         parsed = Page(block)
+        if not block.startswith("<table"):
+            title = parsed.elements[0].words
+            continue
         rows = [
             tuple(each.words for each in Page(row).elements if each.tag in ("th", "td"))
             for row in re.findall(r"<tr>.*?</tr>", block.partition("<tbody>")[2], re.DOTALL)
         ]
         head = tuple(each.words for each in Page(block.partition("<tbody>")[0]).all("th"))
-        found[parsed.one("caption").words] = head, [] if rows == [("none",)] else rows
+        found[next((each.words for each in parsed.all("caption")), title)] = head, [] if rows == [("none",)] else rows
     # the bar of the page has what is a table of the Markdown
     assert found == {name: table for name, table in expected.items() if not name.startswith("Time breakdown of ")}
     legend = [each.words for each in Page(shown).all("li") if re.match(r"\w[\w ]* [\d.]+ %", each.words)]
@@ -186,20 +207,10 @@ def test_the_slowest_commands(mixed: tuple[Path, Tables]) -> None:
     cycles = json_of("cycles", "--filter", capture)["cycles"]
     own = sorted((row for row in cycles if row["session"] == number), key=lambda row: -row["latency_ns"])
     rows = [row | {"after_ns": row["command_first_ns"] - start_ns} for row in own[:12]]
-    columns = {
-        "command": "cycle", "time s": "after_ns", "operation": "operation", "LBA": text("lba"), "I/O size": "bytes",
-        "latency ms": "latency_ns", **{words(name): f"{name}_ns ms" for name in PHASES},
-        "queue depth": "queue_depth", "R2Ts": "r2t_count",
-        "frames": lambda row: f"{row['command_frame']} to {row['status_frame']}",
-        "flags": lambda row: ", ".join(
-            word for name, word in (("is_status_in_data", "status in data"), ("has_retransmission", "retransmission"))
-            if row[name]
-        ) or "-",
-    }  # fmt: skip
     head, lines = found[f"Slowest 12 of {len(own)} commands"]
-    check(head, lines, columns, rows)
+    check(head, lines, CYCLES, rows)
     head, lines = found["Display filters for Wireshark"]
-    check(head, lines, {"command": "cycle", "display filter": "display_filter"}, rows)
+    check(head, lines, {"cycle": "cycle", "display filter": "display_filter"}, rows)
 
 
 def test_commands_by_operation(mixed: tuple[Path, Tables]) -> None:
@@ -207,7 +218,7 @@ def test_commands_by_operation(mixed: tuple[Path, Tables]) -> None:
     capture, found = mixed
     number = lead_of(capture)["session"]
     cycles = [row for row in json_of("cycles", capture)["cycles"] if row["session"] == number]
-    head, lines = found["Latency by operation, ms"]
+    head, lines = found["Latency in ms, from the first byte of the command to its status"]
     rows: list[dict[str, Any]] = []
     for operation in [line[0] for line in lines]:
         own = [row for row in cycles if row["operation"] == operation]
@@ -223,12 +234,14 @@ def test_commands_by_operation(mixed: tuple[Path, Tables]) -> None:
                 f"{name}_ns": nearest(ordered["latency"], percent) if len(ordered["latency"]) >= least[name] else None
                 for name, percent in percentiles.items()
             }
-            | {f"{phase}_ns": nearest(ordered[phase], 50) for phase in PHASES}
+            | {f"{phase}_ns": nearest(ordered[phase], 50) for phase in PHASES[:3]}
+            # a read waits for its status after the data, a write for the target's service
+            | {"rest_ns": nearest(ordered["status_wait"] or ordered["service"], 50)}
         )
     columns = {
         "operation": "operation", "commands": "count", "n": "n",
         **{name: f"{name}_ns ms" for name in ("p50", "p95", "p99", "max")},
-        **{f"{words(phase)} p50": f"{phase}_ns ms" for phase in PHASES},
+        **{f"{phase} p50": f"{phase}_ns ms" for phase in PHASES[:3]}, "service or status wait p50": "rest_ns ms",
     }  # fmt: skip
     check(head, lines, columns, rows)
     assert sum(row["count"] for row in rows) == len(cycles)
@@ -238,7 +251,8 @@ def test_commands_by_operation(mixed: tuple[Path, Tables]) -> None:
         {"operation": of, "bytes": size, "count": sum((row["operation"], row["bytes"]) == (of, size) for row in cycles)}
         for of, size in sizes
     ]
-    sized.sort(key=lambda row: (-row["count"], row["bytes"], [line[0] for line in lines].index(row["operation"])))
+    operations = list(dict.fromkeys(line[0] for line in lines))
+    sized.sort(key=lambda row: (operations.index(row["operation"]), -row["count"], row["bytes"]))
     check(head, lines, {"operation": "operation", "I/O size": "bytes", "commands": "count"}, sized)
 
 
@@ -246,32 +260,10 @@ def test_parameters_and_connections(mixed: tuple[Path, Tables]) -> None:
     capture, found = mixed
     number = lead_of(capture)["session"]
     summary = json_of("summary", capture)
-    keys: dict[tuple[str, ...], list[str]] = {}
-    for row in summary["parameters"]:
-        if row["session"] == number and row["source"] != "offered":
-            values = (row["key"], in_force(row), row["initiator_value"], row["target_value"], row["source"])
-            keys.setdefault(tuple(value or "-" for value in values), []).append(str(row["connection"]))
-    head, lines = found["Negotiated parameters"]
-    assert head == ("key", "value", "initiator sent", "target sent", "source", "tcp.stream")
-    assert lines == [(*values, " ".join(connections)) for values, connections in keys.items()]
-    head, lines = found["Connections, with minimum RTT measured from the tap"]
-    columns = {
-        "tcp.stream": "connection", "session": "session", "initiator": lambda row: endpoint(row, "initiator"),
-        "target": lambda row: endpoint(row, "target"), "header digest": "header_digest", "data digest": "data_digest",
-        "RTT to target ms": "rtt_to_target_min_ns", "RTT to initiator ms": "rtt_to_initiator_min_ns",
-        "MB to target": "captured_bytes_to_target MB", "MB to initiator": "captured_bytes_to_initiator MB",
-        "retransmissions to target": "retransmitted_packets_to_target",
-        "retransmissions to initiator": "retransmitted_packets_to_initiator",
-    }  # fmt: skip
-    check(head, lines, columns, sorted(summary["connections"], key=lambda row: row["session"] != number))
-
-
-COVERAGE = {
-    "tcp.stream": lambda row: "all" if row["connection"] is None else str(row["connection"]),
-    "direction": lambda row: words(row["direction"] or "both"), "stream bytes": "stream_bytes",
-    "decoded %": "explained_bytes_share %", "captured %": "captured_bytes_share %",
-    "missing PDUs": "missing_pdu_count", "PDUs found %": "pdu_share %",
-}  # fmt: skip
+    keys = [row for row in summary["parameters"] if row["session"] == number and row["source"] != "offered"]
+    assert found["Parameters: offered and negotiated"] == (OFFERS, offered(keys))
+    head, lines = found["iSCSI connections (RTT: minimum, from the capture point)"]
+    check(head, lines, CONNECTIONS, sorted(summary["connections"], key=lambda row: row["session"] != number))
 
 
 def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
@@ -284,25 +276,18 @@ def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
     shown = report(capture)
     found = tables(shown)
     document = json_of("check", capture, exit_code=1)
-    head, lines = found["Coverage: decoded share of the captured bytes and PDUs"]
+    head, lines = found["Coverage: decoded and captured shares of the TCP stream bytes"]
     *parts, total = document["coverage"]
-    check(head, lines, COVERAGE, [total, *parts])
+    check(head, lines, COVERAGE, [*parts, total])
     assert total["gap_bytes"] == 52
-    assert lines[0][:5] == ("all", "both", f"{total['stream_bytes']:,}", "99.99", "99.99")
+    assert lines[-1][:5] == ("all", "both", str(total["stream_bytes"]), "99.99", "99.99")
     head, lines = found["Counters"]
-    columns = {
-        "severity": lambda row: words(row["severity"]), "counter": "name", "count": "count",
-        "first frame": "first_frame", "meaning": "meaning", "advice": "advice",
-    }  # fmt: skip
-    check(head, lines, columns, document["counters"])
+    check(head, lines, HEALTH, document["counters"])
     assert "The capture is incomplete: capture_gap" in plain(shown)
-    head, lines = found["Input"]
-    columns = {
-        "capture": "name", "format": "format", "packets": "packet_count", "seconds": "span_ns s",
-        "first packet": lambda row: "2023-11-14T22:13:20.000000000Z", "cut short": "is_cut_short",
-    }  # fmt: skip
-    rows = [row | {"span_ns": row["time_last_ns"] - row["time_first_ns"]} for row in document["input"]]
-    check(head, lines, columns, rows)
+    (source,) = document["input"]
+    span_ns = source["time_last_ns"] - source["time_first_ns"]
+    line = f"{source['packet_count']} packets, {span_ns / 1e9:.6f} s from 2023-11-14T22:13:20.000000000Z"
+    assert f"\n{capture}: pcapng, {line}\n" in plain(shown)
     count = f"{len(records) - 1:,}"
     assert f"from {count} packets ({count} TCP)." in shown
     seconds = f"{(records[-1].time_ns - records[0].time_ns) / 1e9:.1f}"
@@ -320,12 +305,7 @@ def test_a_mirror_whose_sides_start_apart(runs: Runs, tmp_path: Path) -> None:
     capture = write_delayed(tmp_path / "apart.pcapng", run.capture(), bytes([198, 18, 0, 11]), 3 * MILLION)
     found, document = tables(report(capture)), json_of("mirrors", capture)
     (mirror,) = document["mirrors"]
-    columns = {
-        "side": "leg", "sessions": lambda row: ", ".join(map(str, row["sessions"])), "target": "target", "LUN": "lun",
-        "writes finished last": "last_count", "busy alone ms": "alone_ns",
-        "main cause": lambda row: words(max(row["causes_ns"], key=row["causes_ns"].get, default="-")),
-    }  # fmt: skip
-    check(*found["Sides of mirror 0"], columns, mirror["legs"])
+    check(*found["Mirror 0: sessions 0 and 1 are a mirror"], LEGS, mirror["legs"])
     truth = json.loads((run.folder / "truth.json").read_text())["cycles"]
     times: dict[int, dict[int, tuple[int, int]]] = {}
     for operation, lba, target, begun, done in zip(
@@ -340,21 +320,16 @@ def test_a_mirror_whose_sides_start_apart(runs: Runs, tmp_path: Path) -> None:
     for row in document["mirrored_writes"]:
         (begun, near), (_, away) = times[row["lba"]][0], times[row["lba"]][1]
         frames = {leg[name] for leg in row["legs"] for name in ("command_frame", "status_frame")}
-        rows.append(
-            {
-                "after_ns": begun - start_ns, "lba": row["lba"], "bytes": 65_536, "skew_ns": abs(away - near),
-                "last": row["last_session"], "cause": row["cause"], "done": (near - begun, away - begun),
-                "frames": sorted(frames),
-            }
-        )  # fmt: skip
+        truly = {"after_ns": begun - start_ns, "bytes": 65_536, "skew_ns": abs(away - near)}
+        rows.append(row | truly | {"done": (near - begun, away - begun), "frames": sorted(frames)})
     rows.sort(key=lambda row: -row["skew_ns"])
-    columns = {
-        "time s": "after_ns", "LBA": "lba", "bytes": "bytes", "skew ms": "skew_ns", "last session": "last",
-        "cause": lambda row: words(row["cause"]),
-        "done on each side ms": lambda row: " / ".join(f"{ns / 1e6:.3f}" for ns in row["done"]),
+    columns = WRITES | {"each side done after": lambda row: " ".join(f"{ns / 1e6:.3f}" for ns in row["done"])}
+    check(*found["Writes with the largest skew: time in s, other times in ms"], columns, rows[:8])
+    filters = {
+        "write": "mirrored_write",
         "display filter": lambda row: f"frame.number in {{{', '.join(map(str, row['frames']))}}}",
-    }  # fmt: skip
-    check(*found["Writes of mirror 0 with the largest skew"], columns, rows[:8])
+    }
+    check(*found["Display filters of these writes"], filters, rows[:8])
 
 
 # --- the model
@@ -376,27 +351,22 @@ def uneven(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_model(uneven: Path) -> None:
     shown, document = report(uneven), json_of("model", "fit", uneven)
     found = tables(shown)
-    lines = found["Parameters, with 95 % confidence intervals"][1]
-    known = {"fit": "fit over points", "packets": "packets of the commands", "line": "queue of the line"}
+    title = f"period = k * d + s + B / C, from {document['cycles_used']} commands at 3 points"
+    lines = found[title][1]
+    known = {"fit": "differences between points", "packets": "packets of the commands", "line": "queue of the line"}
     for (name, _, *ends, unit, source), key in zip(lines, ("k", "d_ns", "s_ns", "c_bytes_per_s"), strict=True):
         assert (name, source) == (key[0].replace("c", "C"), known[document[key]["source"]])
         for cell, end in zip(ends, ("value", "low", "high"), strict=True):
             assert is_amount(cell, Decimal(document[key][end]) * (UNITS["ns"] if key.endswith("_ns") else 1), unit)
-    columns: dict[str, Any] = {"part": "name", "one-way delays": "delays", "meaning": "meaning"}
-    check(*found["Parts of k, from the packets"], columns, document["legs"])
-    columns = {
-        "commands": lambda row: f"{row['cycle_count']} reads of {row['block_bytes'] >> 10} KiB, queue depth 1",
-        "one-way delay ms": "delay_ns.value", "MB/s": "throughput_bytes_per_s", "period ms": "period_ns",
-        "model ms": "model_ns", "error": lambda row: f"{100 * (row['period_ns'] / row['model_ns'] - 1):+.1f} %",
-    }  # fmt: skip
-    lines = found["Measured and model"][1]
-    check(found["Measured and model"][0], lines, columns, document["residuals"])
+    columns: dict[str, Any] = {"interval": "name", "delays": "delays", "meaning": "meaning"}
+    check(*found["Parts of k in one-way delays, measured from the packets"], columns, document["legs"])
+    head, lines = found["Points: measured period and period of the model"]
+    named = [row | {"point": row["point"].replace(str(uneven), uneven.name)} for row in document["residuals"]]
+    check(head, lines, POINTS, named)
     # that which came late took longer than by the model, the others less
-    assert [line[-1][0] for line in lines] == ["-", "+", "-"]
-    left = document["cycles_left_out"]
-    assert (
-        f"\nFrom {document['cycles_used']} commands; {sum(left.values())} not used: 1 no command followed.\n" in shown
-    )
+    assert [float(line[-2]) > 0 for line in lines] == [False, True, False]
+    left = [(why, str(count)) for why, count in document["cycles_left_out"].items()]
+    assert [row[:2] for row in found["Commands left out"][1]] == left
     k, d_ns, s_ns, c = (document[key]["value"] for key in ("k", "d_ns", "s_ns", "c_bytes_per_s"))
     passing_us = 65_536 / c * 1e6
     sentence = f"= {k:.2f} x {d_ns / 1e6:.1f} ms + {s_ns / 1e3:.0f} µs service + {passing_us:.0f} µs for 64 KiB on"

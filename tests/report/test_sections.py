@@ -11,11 +11,11 @@ from iscsitrace.diagnosis.headline import Headline, Verdict
 from iscsitrace.errors import InputInvalid
 from iscsitrace.report import captures
 from iscsitrace.report.captures import Entry
-from iscsitrace.report.document import Chapter, Document, FoundProblem, Outcome, Part
+from iscsitrace.report.chapters import first_findings
 from iscsitrace.report.sections import _connections, _making, _parameters, _slowest, _traffic
 from iscsitrace.report.subject import Subject
-from iscsitrace.report.ticket import code, prose
-from iscsitrace.show.document import Section
+from iscsitrace.show.document import Document, FoundProblem, Opening, Part, Section
+from iscsitrace.show.markdown import code, prose
 from tests.support.tables_by_hand import MS, table
 
 
@@ -51,10 +51,10 @@ def test_times_count_from_the_first_connection_and_flags_follow_the_frames() -> 
     found = slowest(command(0, 5, lba=7, bytes=4_096, queue_depth=2), command(1, 9, **flags), command(2, 99, session=1))
     first, second = found.grids[0].rows
     assert found.grids[0].caption == "Slowest 2 of 2 commands"
-    assert (first[0], first[1], first[5], first[-2]) == ("1", "0.040000", "9.000", "10 to 11")
-    assert first[-1] == "aborted, capture gap, incomplete"
-    assert second[:6] == ("0", "0.010000", "read", "7", "4K", "5.000")
-    assert (second[11], second[-1]) == ("2", "-")
+    assert (first[0], first[1], first[7], first[-2]) == ("1", "0.040000", "9.000", "10")
+    assert first[-1] == "aborted missing incomplete"
+    assert second[:3] + second[4:8] == ("0", "0.010000", "1", "read", "7", "4K", "5.000")
+    assert (second[13], second[-1]) == ("2", "")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_commands_without_a_status_come_first(missing: int, noun: str) -> None:
         f"{noun} no status: > is the time until the abort, or the end of connection or capture.",
     )
     assert found.grids[0].caption == f"Slowest 12 of {13 + missing} commands"
-    rows = [(row[0], row[5]) for row in found.grids[0].rows]
+    rows = [(row[0], row[7]) for row in found.grids[0].rows]
     opened = [("20", ">4300.000"), ("21", ">4270.000")][:missing]
     assert rows == [*opened, *((str(number), f"{number + 1}.000") for number in range(12, missing, -1))]
     assert [row[0] for row in found.grids[1].rows] == [number for number, _ in rows]
@@ -130,7 +130,7 @@ def test_connections_of_the_session_come_first() -> None:
     ]  # fmt: skip
     found = _connections(trace(connections=rows), (0,))
     assert [row[:2] for row in found.grids[0].rows] == [("0", "0"), ("2", "0"), ("1", "1")]
-    assert found.lines == ("1 TCP connections are not iSCSI.",)
+    assert found.lines == ("TCP connections that are not iSCSI: 1",)
     assert _connections(trace(connections=rows[:2]), (0,)).lines == ()
     many = [{"connection": number, "is_iscsi": True} for number in range(25)]
     assert _connections(trace(connections=many), (0,)).grids[0].notes == ("1 more row is not shown.",)
@@ -152,15 +152,16 @@ def test_the_input_and_the_options_that_were_given() -> None:
         packet_count=1_235, tcp_packet_count=1_000,
     )  # fmt: skip
     found = _making(made)
-    assert found.lines[:2] == (
+    assert found.lines[:5] == (
+        "a.pcap: pcap, 1234 packets, 2.000005 s from 1970-01-01T00:00:01.000000000Z, truncated at its end",
+        "a.pcap: pcap, 1234 packets, - s from -",
+        "a.pcap: pcap, 1234 packets, - s from 1970-01-01T00:00:01.000000000Z",
         "iscsitrace 1.2, schema 7, from 1,235 packets (1,000 TCP).", "Options: packet_limit: 5; capture_filter: tcp.",
     )  # fmt: skip
-    first, unknown, half = found.grids[0].rows
-    assert first == ("a.pcap", "pcap", "1,234", "2.000005", "1970-01-01T00:00:01.000000000Z", "yes")
-    assert unknown == ("a.pcap", "pcap", "1,234", "-", "-", "no")
-    assert half[3] == "-"
     made.provenance["options"] = {"tables": ["pdus"]}
-    assert _making(made).lines[1] == "No filters."
+    assert _making(made).lines[4] == "No filters."
+    made.provenance["input"] = [inputs[0]] * 26
+    assert _making(made).lines[24] == "2 more captures"
 
 
 # --- the head of a report
@@ -232,8 +233,9 @@ def others(connections: list[dict[str, Any]], *rest: int, lead: int | None = 0) 
     told = [Subject(f"session {number}", (number,), Headline(f"verdict {number}"), (), None) for number in rest]
     listed = [entry(number) for number in rest]
     first = None if lead is None else Subject(f"session {lead}", (lead,), Headline(""), (), None)
-    grid = captures._others(trace(connections=connections, sessions=sessions), diagnosis, first, listed, told)
-    return [] if grid is None else [*grid.rows, *((note,) for note in grid.notes)]
+    found = captures._others(trace(connections=connections, sessions=sessions), diagnosis, first, listed, told)
+    grids = [grid for section in found for grid in section.grids]
+    return [row for grid in grids for row in (*grid.rows, *((note,) for note in grid.notes))]
 
 
 def test_other_sessions_and_the_connections_of_the_first_if_it_has_several() -> None:
@@ -279,10 +281,13 @@ def test_what_a_document_says_first() -> None:
         problem("note_0"), problem("problem_1", is_problem=True), problem("lead_2", is_leading=True),
         problem("problem_3", is_problem=True),
     )  # fmt: skip
-    chapter = Chapter("session 0", "a to b", "Slow.", (), (), findings)
     # two of them: the first has two pieces of advice there
-    assert (chapter.headline, [each.name[-1] for each in chapter.first_findings]) == ("Slow.", ["2", "1"])
-    assert Chapter("session 0", "a to b", "Healthy.", (), (), findings[:1]).first_findings == ()
+    assert [each.name[-1] for each in first_findings(findings, is_broken=False)] == ["2", "1"]
+    assert first_findings(findings[:1], is_broken=False) == ()
+    broken = (*findings, problem("failure_4", is_problem=True, is_failure=True))
+    assert [each.name[-1] for each in first_findings(broken, is_broken=True)] == ["4"]
+    opening = Opening("What limits session 0", "Slow. Very.")
+    assert opening.lines == ("Slow.", "Very.")
     assert problem("small_r2t_rounds").title == "Small R2T rounds"
     assert problem("r2t_late").title == "R2T late"
     assert problem("nop_timeout").title == "NOP timeout"
@@ -292,11 +297,9 @@ def test_what_a_document_says_first() -> None:
         "Slow ratio",
     ]
     assert Part("transfer", "", 0.256, "1", "#000").percent == "26 %"
-    nothing = Document("t", "s", None, None)
-    assert (nothing.headline, nothing.contents) == ("no iSCSI session was found", ())
-    full = Document("t", "s", chapter, None, sections=(Section("Mirrors", identity="mirrors"),), model_missing="none")
-    assert full.contents == (("findings", "Findings"), ("model", "Model"), ("mirrors", "Mirrors"))
-    assert Document("t", "s", chapter, None, outcome=Outcome("Won.", "", ())).headline == "Won."
+    section = Section("Mirrors", identity="mirrors")
+    document = Document("t", "s", opening, (section,))
+    assert (document.section("mirrors"), document.section("heat")) == (section, None)
 
 
 def test_code_in_markdown_has_a_fence_that_is_longer_than_any_in_it() -> None:

@@ -12,8 +12,9 @@ from iscsitrace.fit.sweep import Capture, sweeps
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.plots import model
 from iscsitrace.plots import sweep as sweep_curves
-from iscsitrace.report import page, swept, ticket
-from iscsitrace.report.document import Document
+from iscsitrace.report import swept
+from iscsitrace.show import markdown, page
+from iscsitrace.show.document import Document
 from tests.fit.test_sweep import captures, chaotic, point
 
 INPUTS: list[dict[str, Any]] = [
@@ -27,8 +28,7 @@ def described(*captured: Capture, missing: tuple[str, ...] = (), has_pictures: b
 
 
 def facts(document: Document) -> dict[str, str]:
-    assert document.outcome
-    return {fact.name: fact.value for fact in document.outcome.facts}
+    return {fact.name: fact.value for fact in document.opening.facts}
 
 
 def test_the_result_is_the_span_and_the_error_of_the_model() -> None:
@@ -37,15 +37,14 @@ def test_the_result_is_the_span_and_the_error_of_the_model() -> None:
     assert found.title == "Throughput over one-way delay"
     assert found.subtitle == "3 captures, each read alone; 3 points"
     rates = [each.throughput_bytes_per_s / 1e6 for each in (far, near)]
-    assert found.outcome
     span = f"{rates[0]:.1f} to {rates[1]:.1f} MB/s"
-    assert found.outcome.verdict.startswith(f"Reads, 3 points at 3 one-way delays: {span}. Model: median error 0")
+    assert found.opening.headline.startswith(f"Reads, 3 points at 3 one-way delays: {span}. Model: median error 0")
     idle = [100 * (each.idle_fraction or 0) for each in (near, far)]
     assert facts(found)["reads"] == span
     assert facts(found)["idle"] == f"{idle[0]:.0f} to {idle[1]:.0f} %"
     assert facts(found)["k"] == "2.00"
     assert [section.title for section in found.sections] == ["Points", "Model", "How this was made"]
-    assert found.sections[-1].grids[0].rows[0] == ("0.pcap", "pcap", "1,234", "2023-11-14T22:13:20.000000000Z")
+    assert found.sections[-1].lines[0] == "0.pcap: pcap, 1234 packets, - s from 2023-11-14T22:13:20.000000000Z"
 
 
 def test_one_idle_share_is_no_range() -> None:
@@ -68,7 +67,7 @@ def test_a_poor_fit_has_no_parameter_in_the_report() -> None:
     found = swept.describe([sweep], (), INPUTS, has_pictures=False)
     assert "k" not in facts(found)
     assert "Model" not in [section.title for section in found.sections]
-    assert "does not describe these captures" in found.headline
+    assert "does not describe these captures" in found.opening.headline
 
 
 def test_what_has_no_point_is_said() -> None:
@@ -76,10 +75,10 @@ def test_what_has_no_point_is_said() -> None:
     (model,) = (section for section in found.sections if section.title == "Model")
     assert "Not determined: not fitted: a.pcap, session 1: no reads or writes of data." in model.lines
     empty = described(Capture("a.pcap", (), {}), missing=("a.pcap: no iSCSI session",))
-    assert empty.headline == "No session has steady reads or writes, so there is no point."
+    assert empty.opening.headline == "No session has steady reads or writes, so there is no point."
     # both renderings take it
     assert "no iSCSI session" in page.render(empty, "1.2.3")
-    assert "no iSCSI session" in ticket.render(empty, "1.2.3")
+    assert "no iSCSI session" in markdown.render(empty)
 
 
 def test_losses_have_a_section_of_models() -> None:
@@ -95,5 +94,5 @@ def test_each_plot_is_a_picture() -> None:
     reads = [point(1.0), point(8.0)]
     writes = [replace(each, setting=replace(each.setting, operation="write")) for each in reads]
     found = described(*captures(*reads, *writes), has_pictures=True)
-    assert [picture.name for picture in found.pictures] == ["Reads", "Writes"]
-    assert all("<svg" in picture.svg and "measured" in picture.svg for picture in found.pictures)
+    assert [picture.name for picture in found.sections[0].pictures] == ["Reads", "Writes"]
+    assert all("<svg" in picture.svg and "measured" in picture.svg for picture in found.sections[0].pictures)

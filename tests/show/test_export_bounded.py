@@ -12,8 +12,7 @@ from pyarrow import parquet
 
 import iscsitrace
 from iscsitrace.errors import CaptureUnreadable, InputInvalid, OutputExists
-from iscsitrace.show.export import export
-from iscsitrace.show.export_bounded import BOUNDED, export_bounded
+from iscsitrace.show.export import BOUNDED, export, export_bounded
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.transport import ETHERNET

@@ -45,9 +45,9 @@ def document(count: int) -> dict[str, Any]:
 
 
 def tables(sections: list[Section]) -> dict[str, tuple[list[str], tuple[str, ...]]]:
-    """The first cells and the notes of the table below each title."""
+    """The first cells and the notes of each table."""
     return {
-        each.title.partition(" (")[0].partition(":")[0]: ([row[0] for row in grid.rows], grid.notes)
+        grid.caption.partition(" (")[0].partition(":")[0]: ([row[0] for row in grid.rows], grid.notes)
         for each in sections
         for grid in each.grids
     }
@@ -69,5 +69,5 @@ def test_of_many_the_busiest_are_shown_and_the_others_counted() -> None:
     assert found["iSCSI connections"] == (["39", "38", "37"], more)
     assert found["Throughput"] == (["39", "38", "37", "all"], more)
     assert found["Coverage"] == (["37", "38", "39", "all"], ("37 more rows are not shown.",))
-    (parameters,) = (each.grids[0] for each in sections if each.title == "Negotiated parameters")
+    (parameters,) = (grid for each in sections for grid in each.grids if grid.caption == "Negotiated parameters")
     assert parameters.rows == (("MaxBurstLength", "1", "0 1 2 and 37 more"),)

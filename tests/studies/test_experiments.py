@@ -27,7 +27,7 @@ from iscsitrace.lab.settings.table import SETTINGS
 from iscsitrace.plots import experiment as experiment_plot
 from iscsitrace.plots import style
 from iscsitrace.plots.experiment import Chart, Graph
-from iscsitrace.report.document import Outcome
+from iscsitrace.show.document import Opening
 from iscsitrace.studies import (
     charts,
     definition,
@@ -801,27 +801,25 @@ def test_the_model_is_beside_the_simulator_and_own_claims_are_counted_apart(
     folder, found, _ = small
     (tmp_path / "small.toml").write_text((folder / "small.toml").read_text())
 
-    def outcome(made: Results) -> Outcome:
+    def outcome(made: Results) -> Opening:
         results.write(tmp_path, made)
-        shown = report.describe(tmp_path, has_pictures=False).outcome
-        assert shown is not None
-        return shown
+        return report.describe(tmp_path, has_pictures=False).opening
 
-    assert outcome(found).verdict.startswith("Difference of the model from the simulator over 4 throughputs")
-    assert "take the same settings" in outcome(found).verdict
-    assert "Recorded" not in outcome(found).verdict
+    assert outcome(found).headline.startswith("Difference of the model from the simulator over 4 throughputs")
+    assert "take the same settings" in outcome(found).headline
+    assert "Recorded" not in outcome(found).headline
     # with the error of the model over the kernel's TCP, where a run is recorded
     agreement = records.Agreement(12, 0.0123, 0.02, 0.04)
     recorded = records.Run("real", False, "", {}, (), 12, 0, agreement, ())
     with monkeypatch.context() as patch:
         patch.setattr(records, "of_world", lambda name, world: recorded if (name, world) == ("small", "real") else None)
-        assert outcome(found).verdict.endswith(
+        assert outcome(found).headline.endswith(
             "Recorded over the kernel's TCP: error of the model over 12 throughputs: median 1.2 %, 90th percentile "
             "2.0 %, largest 4.0 %."
         )
     real = outcome(replace(found, world="real"))
-    assert real.verdict.startswith("Error of the model over 4 throughputs")
-    assert "same settings" not in real.verdict
+    assert real.headline.startswith("Error of the model over 4 throughputs")
+    assert "same settings" not in real.headline
     claims = tuple(
         JudgedClaim(name, "", verdict, "", (), is_own=is_own)
         for name, verdict, is_own in (
@@ -829,20 +827,20 @@ def test_the_model_is_beside_the_simulator_and_own_claims_are_counted_apart(
             ("d", verdicts.REPRODUCED, True), ("e", verdicts.NOT_RUN, True),
         )
     )  # fmt: skip
-    assert outcome(replace(found, claims=claims)).verdict == (
+    assert outcome(replace(found, claims=claims)).headline == (
         "1 of 2 tested claims of the study are reproduced; partly: b; not testable here: c. "
         "1 of 1 tested claims of our own is reproduced; not run: e."
     )
     # a name with a comma is in quotes, and none of ours is tested
     claims = (replace(claims[0], name="a, near"), replace(claims[1], name="a, far"), claims[2], claims[4])
-    assert outcome(replace(found, claims=claims)).verdict == (
+    assert outcome(replace(found, claims=claims)).headline == (
         '1 of 2 tested claims of the study are reproduced; partly: "a, far"; not testable here: c. '
         "No claim of our own is tested; not run: e."
     )
     # a claim for guests alone is no result of the simulated world
     with (tmp_path / "small.toml").open("a") as stream:
         stream.write('\n[[claims]]\nname = "e"\ntext = "a text"\nworlds = ["guests"]\n')
-    assert "of our own" not in outcome(replace(found, claims=claims)).verdict
+    assert "of our own" not in outcome(replace(found, claims=claims)).headline
 
 
 def test_a_folder_without_its_definition_is_a_one_line_error(

@@ -113,7 +113,7 @@ def _export_tables(
 
 
 def _export_bounded(capture_input: CaptureInput, directory: str, chosen: list[str], force: bool) -> None:
-    from iscsitrace.show.export_bounded import export_bounded
+    from iscsitrace.show.export import export_bounded
 
     capture_input.require_whole_captures("export --format parquet --max-memory")
     with capture_input.watched("cut the captures into smaller files, such as by editcap -c 1000000") as watch:

@@ -22,9 +22,9 @@ def command(dataset: str, output: str, is_forced: bool) -> None:
     path = Path(output)
     output_file.check(path, is_forced=is_forced)
     from iscsitrace.report.fleet import describe
-    from iscsitrace.report.page import render
+    from iscsitrace.show.page import render
 
     document = describe(Path(dataset))
     with output_file.written_aside(path) as partial:
         partial.write_text(render(document, __version__), encoding="utf-8", errors="backslashreplace", newline="\n")
-    click.echo(f"{path}: {document.headline}")
+    click.echo(f"{path}: {document.opening.headline}")

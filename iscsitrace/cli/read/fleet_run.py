@@ -60,7 +60,7 @@ def command(
         raise click.UsageError("--workers is for a cluster of this machine: omit it with --scheduler")
     from iscsitrace.fleet.captures import taps_of
     from iscsitrace.fleet.run import TABLES, Watch, run
-    from iscsitrace.show.fleet_run import lines
+    from iscsitrace.show.fleet import lines
 
     tables = tuple(each.strip() for each in names.split(",") if each.strip()) if names is not None else TABLES
     progress = ReadingProgress() if not is_quiet and sys.stderr.isatty() else None

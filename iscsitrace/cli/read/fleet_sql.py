@@ -37,7 +37,7 @@ def command(dataset: str, query: str, file_format: str) -> None:
 
         show_json({"schema": SCHEMA_VERSION, "columns": answer.columns, "rows": answer.records})
     elif file_format == "csv":
-        from iscsitrace.show.fleet_top import write_csv
+        from iscsitrace.show.fleet import write_csv
 
         write_csv(answer, sys.stdout)
     else:

@@ -76,9 +76,9 @@ def command(dataset: str, by: str, cost: str, limit: int, tap: str | None, is_js
         show_json({"schema": SCHEMA_VERSION, "by": by, "cost": cost, "row_count": count, "rows": rows})
         return
     from iscsitrace.show.document import Section
-    from iscsitrace.show.fleet_top import grid
+    from iscsitrace.show.fleet import grid
 
-    show([Section("", (), (grid(by, found, count),))])
+    show([Section("", (grid(by, found, count),))])
 
 
 def _show_losses(dataset: Path, by: str, cost: str, limit: int, tap: str | None, *, is_json: bool) -> None:
@@ -87,7 +87,7 @@ def _show_losses(dataset: Path, by: str, cost: str, limit: int, tap: str | None,
     from iscsitrace.fleet.sql import Database
     from iscsitrace.fleet.top import losses
     from iscsitrace.show.document import Section
-    from iscsitrace.show.fleet_top import losses_grid
+    from iscsitrace.show.fleet import losses_grid
     from iscsitrace.show.terminal import show, show_json
     from iscsitrace.wording.parts import BY_NAME
 
@@ -99,4 +99,4 @@ def _show_losses(dataset: Path, by: str, cost: str, limit: int, tap: str | None,
         rows = [vars(each) | {"share": each.share} for each in found]
         show_json({"schema": SCHEMA_VERSION, "by": by, "cost": cost, "row_count": count, "rows": rows})
         return
-    show([Section("", (), (losses_grid(by, found, count, is_finding=cost not in BY_NAME),))])
+    show([Section("", (losses_grid(by, found, count, is_finding=cost not in BY_NAME),))])

@@ -17,7 +17,7 @@ from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show import files as output_file
 
 if TYPE_CHECKING:
-    from iscsitrace.report.document import Document
+    from iscsitrace.show.document import Document
 
 _LARGE_BYTES = 200_000_000
 """Largest input for which PDUs are read; above it, plots of single PDUs are omitted."""
@@ -99,16 +99,19 @@ def command(
     else:
         document = _document(capture_input, session, names, written, has_pictures=has_pictures)
     if file_format == "html":
-        from iscsitrace.report.page import render
+        from iscsitrace.show import page
+
+        text = page.render(document, __version__)
     else:
-        from iscsitrace.report.ticket import render
-    text = render(document, __version__)
+        from iscsitrace.show import markdown
+
+        text = markdown.render(document)
     if path is None:
         sys.stdout.write(text)
         return
     with output_file.written_aside(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-    click.echo(f"{path}: {document.headline}")
+    click.echo(f"{path}: {document.opening.headline}")
 
 
 def _sweep(

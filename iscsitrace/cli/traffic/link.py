@@ -15,8 +15,9 @@ from iscsitrace.cli.traffic.link_options import LINK
 from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab.settings import structs
-from iscsitrace.show.link_results import show_lateness, show_links
-from iscsitrace.show.terminal import show_line
+from iscsitrace.show import run_results
+from iscsitrace.show.document import Section
+from iscsitrace.show.terminal import show, show_line
 
 _NAMESPACES = Path("/run/netns")
 _PERIOD_NS = 50_000_000
@@ -83,8 +84,7 @@ def command(
     truth_file.pack_busy_times(log["link"])
     if log_path:
         truth_file.write(log_path, truth_file.envelope("link") | {"settings": settings} | log)
-    show_links([(name, log["link"])])
-    show_lateness([(name, log)])
+    show([Section("", (run_results.links([(name, log["link"])]), run_results.lateness([(name, log)])))])
     if log["failure"]:
         raise TrafficImpossible(f"the link ended: {log['failure']}")
 

@@ -13,7 +13,7 @@ from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, portal_of
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.units import Quantity, Size
-from iscsitrace.show import target_results
+from iscsitrace.show import run_results
 from iscsitrace.show.terminal import show_line
 from iscsitrace.wording.quantities import parse_endpoint
 
@@ -138,7 +138,7 @@ def command(
         found = traffic.run_target(settings, ready, watch, period_ns=_PERIOD_NS)
     if truth_path:
         truth_file.write(truth_path, _truth(settings, found, samples.ends))
-    target_results.show(found["counters"])
+    run_results.show_served(found["counters"])
 
 
 def _truth(settings: dict[str, Any], found: dict[str, Any], ends: dict[int, dict[str, Any]]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A document as one HTML file: self-contained, and all text from a capture escaped."""
+"""A document as one HTML file: self-contained, and all text from a capture escaped. Or sections, for a notebook."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
+from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from iscsitrace.plots.inline import FOLLOWING
-from iscsitrace.report.document import Document
+from iscsitrace.show.document import Block, Document, Section
+from iscsitrace.wording.sentences import sentence
 
 _TEMPLATES: Final = "templates"
 _LONG: Final = re.compile(r"(\S{24,})")
@@ -23,9 +24,33 @@ _UNIT: Final = re.compile(r"(?<=\d) (?=(?:s|ms|µs|ns|%|bytes|[KMG]i?B)(?![\w]))
 
 
 def render(document: Document, version: str) -> str:
-    """The HTML text."""
+    """The page."""
+    script = _read("page.js")
+    # the browser runs only this script and loads nothing, even if some text were taken for markup
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            document=document,
+            version=version,
+            policy=policy,
+            script=Markup(script),  # noqa: S704 -- the package's own file
+            style=Markup("\n".join(_style(document))),  # noqa: S704 -- likewise, and classes that plots made
+        )
+    )
+
+
+def fragment(sections: Iterable[Section]) -> str:
+    """Sections without styles and script."""
+    return _environment().get_template("fragment.html").render(sections=list(sections))
+
+
+@cache
+def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("iscsitrace.report", _TEMPLATES),
+        loader=PackageLoader("iscsitrace.show", _TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -33,24 +58,23 @@ def render(document: Document, version: str) -> str:
     )
     environment.filters["number"] = lambda value: f"{value:.4f}".rstrip("0").rstrip(".")
     environment.filters["attribute_json"] = _json
+    environment.filters["sentence"] = sentence
     environment.filters["prose"] = prose
     environment.filters["unbroken"] = unbroken
-    script = _read("report.js")
-    # the browser runs only this script and loads nothing, even if some text were taken for markup
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
-    return environment.get_template("report.html").render(
-        document=document,
-        version=version,
-        policy=policy,
-        script=Markup(script),  # noqa: S704 -- the package's own file
-        style=Markup("\n".join(_style(document))),  # noqa: S704 -- likewise, and classes that plots made
-        inline=Markup,  # of pictures, which plots made
-    )
+    environment.filters["kind"] = _kind
+    environment.globals["inline"] = Markup  # of pictures, which plots made
+    return environment
+
+
+def _kind(block: Block) -> str:
+    """The macro that writes a block."""
+    return "text" if isinstance(block, str) else type(block).__name__
 
 
 def _style(document: Document) -> Iterable[str]:
-    yield _read("report.css")
+    from iscsitrace.plots.inline import FOLLOWING
+
+    yield _read("page.css")
     names = "".join(f"--plot-{name}:{color};" for color, (name, _) in FOLLOWING.items())
     dark = "".join(f"--plot-{name}:{color};" for name, color in FOLLOWING.values())
     yield f":root{{{names}}}"
@@ -59,7 +83,7 @@ def _style(document: Document) -> Iterable[str]:
 
 
 def _read(name: str) -> str:
-    return files("iscsitrace.report").joinpath(_TEMPLATES, name).read_text(encoding="utf-8")
+    return files("iscsitrace.show").joinpath(_TEMPLATES, name).read_text(encoding="utf-8")
 
 
 def prose(text: str) -> Markup:

@@ -1,17 +1,17 @@
-"""The costs of ``fleet top`` as a table, and a query's answer in each format."""
+"""A dataset: what ``fleet run`` read, the costs of ``fleet top`` as a table, and a query's answer as CSV."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
-from iscsitrace.show.document import Grid, more_rows, table
+from iscsitrace.show.document import Grid, table
 from iscsitrace.show.latencies import percentile
-from iscsitrace.wording import cells
+from iscsitrace.wording import amounts, cells
 
 if TYPE_CHECKING:
+    from iscsitrace.fleet.run import Result
     from iscsitrace.fleet.sql import Answer
     from iscsitrace.fleet.top import Cost, Loss
 
@@ -22,7 +22,7 @@ _COLUMNS: Final = (
 )
 
 
-def grid(by: str, costs: Sequence[Cost], count: int) -> Grid:
+def grid(by: str, costs: Sequence[Cost], count: int, caption: str = "") -> Grid:
     """The table of costs, of ``count`` in all. Latencies are in ms; > is the wait of a command without a status."""
     rows = (
         (
@@ -38,7 +38,7 @@ def grid(by: str, costs: Sequence[Cost], count: int) -> Grid:
         )
         for each in costs
     )
-    return replace(table((by, *_COLUMNS), rows), notes=more_rows(count - len(costs)))
+    return table((by, *_COLUMNS), rows, caption, count=count)
 
 
 def losses_grid(by: str, losses: Sequence[Loss], count: int, *, is_finding: bool) -> Grid:
@@ -56,7 +56,7 @@ def losses_grid(by: str, losses: Sequence[Loss], count: int, *, is_finding: bool
         )
         for each in losses
     )
-    return replace(table(columns, rows), notes=more_rows(count - len(losses)))
+    return table(columns, rows, count=count)
 
 
 def write_csv(answer: Answer, stream: TextIO) -> None:
@@ -64,3 +64,28 @@ def write_csv(answer: Answer, stream: TextIO) -> None:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(answer.columns)
     writer.writerows(["" if value is None else value for value in row.values()] for row in answer.records)
+
+
+LISTED: Final = 20
+"""Most captures that are named; the table ``captures`` has them all."""
+
+
+def lines(result: Result, *, is_quiet: bool = False) -> Iterator[str]:
+    """The lines; ``is_quiet`` has only what went wrong."""
+    problems = sorted(result.problems)
+    for tap, capture, status, problem in problems[:LISTED]:
+        yield f"{tap}: {cells.short(capture)}: {status}: {cells.short(problem)}"
+    if len(problems) > LISTED:
+        yield f"{len(problems) - LISTED:,} more captures were not read to their end: see the table captures"
+    for tap, count in result.lost:
+        yield f"{tap}: the worker of {amounts.count(count, 'capture')} was lost again and again: read one by one"
+    if is_quiet:
+        return
+    if not result.read_count and not result.statuses:
+        yield f"{result.dataset}: nothing to do, {amounts.count(result.known_count, 'capture')} were read before"
+        return
+    known = f", {amounts.count(result.known_count, 'capture')} before" if result.known_count else ""
+    yield (
+        f"{result.dataset}: {amounts.count(result.read_count, 'capture')} read ({result.size_bytes / 1e9:.3f} GB), "
+        f"{amounts.count(result.row_count, 'row')} written{known}"
+    )
