@@ -167,8 +167,8 @@ STANDING_QUEUE: Final = Problem(
     limited_by="a queue on the path",
     advice=(
         Advice(
-            "Find what fills the queue: other traffic on the same line, or this session with more in flight than the "
-            "path holds."
+            "Find what fills the queue: other traffic on the same line, or this session with more in flight than "
+            "the bandwidth-delay product."
         ),
         Advice("Shorten the queue of the line, with fq_codel or a rate limit on the router."),
     ),

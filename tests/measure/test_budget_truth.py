@@ -142,10 +142,11 @@ def _simulations(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def _span(trace: Trace, members: set[int]) -> tuple[int, int]:
-    """From the first command of these connections to their last status."""
-    cycles = trace.cycles.rows(("connection", "command_first_ns", "status_ns"))
+    """From the first command of these connections to their last status, or to its ACK after a retransmission."""
+    ends = ("status_ns", "status_acked_ns")
+    cycles = trace.cycles.rows(("connection", "command_first_ns", *ends))
     mine = [row for row in cycles if row["connection"] in members]
-    last_ns = max((row["status_ns"] for row in mine if row["status_ns"] is not None), default=0)
+    last_ns = max((row[end] for row in mine for end in ends if row[end] is not None), default=0)
     return min((row["command_first_ns"] for row in mine), default=0), last_ns
 
 

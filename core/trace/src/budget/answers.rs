@@ -3,7 +3,7 @@
 use crate::tables::{Cycles, NULL_NS};
 
 /// When a command ends for the initiator, as far as the tap shows: with its status; or with the ACK of the status, where
-/// it, or data before it, had to be sent again. None if neither is known.
+/// it, or data before it, had to be retransmitted. None if neither is known.
 pub(super) fn answered_ns(cycles: &Cycles, row: usize) -> Option<i64> {
     let status_ns = cycles.status_ns[row];
     let is_stuck = cycles.is_read[row] && cycles.has_retransmission[row];

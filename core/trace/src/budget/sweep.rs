@@ -5,7 +5,7 @@
 //! ```text
 //! nothing progresses         outage
 //! the line is busy           transfer
-//! only statuses are missing  loss_recovery: they were sent, and have to be sent again
+//! only statuses are missing  loss_recovery: they were sent, and wait for a retransmission
 //! a sender is limited        unknown, loss_recovery, receive_window, congestion_window, send_buffer, ack_wait
 //! an R2T waits for data      initiator_service, after the RTT to the initiator
 //! a command is in flight     target_service, after the RTT to the target
@@ -120,7 +120,7 @@ impl<'a> Sweep<'a> {
         if self.commands.count() > 0 { self.commands.in_flight() } else { self.answered().max(self.resent()) }
     }
 
-    /// The strongest kind of command whose status has to be sent again.
+    /// The strongest kind of command whose status waits for a retransmission.
     fn resent(&self) -> u8 {
         let kinds = (in_flight::OTHER..=in_flight::DATA).rev();
         kinds.into_iter().find(|&kind| self.resent_counts[usize::from(kind)] > 0).unwrap_or(in_flight::NONE)

@@ -61,7 +61,7 @@ pub struct Spans {
     acks: VecDeque<(i64, i64)>,
     /// What ACKs that are no longer kept covered.
     forgotten_acks: Option<i64>,
-    /// When bytes of the direction were sent again most recently.
+    /// When bytes of the direction were retransmitted most recently.
     resent_ns: Option<i64>,
     /// Whether acknowledged bytes may be assigned to a cycle much later.
     pub is_waiting: bool,
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ack_of_a_status_counts_if_bytes_were_sent_again_after_it() {
+    fn the_ack_of_a_status_counts_after_a_retransmission() {
         let acked = |resent_ns: Option<i64>, data: Option<(i64, i64)>| {
             let (mut spans, mut cycles) = (Spans::default(), cycles());
             spans.push_answer((0, 10), data, 5, CycleId::new(0), &mut cycles);
@@ -357,7 +357,7 @@ mod tests {
         assert_eq!(acked(Some(7), None), [9, NULL_NS]);
         // in the last Data-In
         assert_eq!(acked(Some(7), Some((10, 5))), [9, NULL_NS]);
-        // an ACK that was only late, and bytes that were sent again before the status
+        // an ACK that was only late, and a retransmission before the status
         assert_eq!(acked(None, None), [NULL_NS; 2]);
         assert_eq!(acked(Some(4), None), [NULL_NS; 2]);
     }

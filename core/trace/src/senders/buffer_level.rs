@@ -63,7 +63,7 @@ pub struct BufferLevel {
     /// The highest peak of the rounds since one reached the level, and their number: after many a level begins there.
     lower: i64,
     lower_rounds: u32,
-    /// The most in flight in the current round, far from the sender, and whether it had more to send.
+    /// The most in flight in the current round, far from the sender, and whether it had more to send then.
     far_peak: i64,
     far_has_more: bool,
     far: FarRounds,
@@ -101,9 +101,11 @@ impl BufferLevel {
         self.slack = slack;
         let pipe = stop.flight.pipe;
         self.is_judged = true;
-        self.far_peak = self.far_peak.max(pipe);
         let has_more = stop.left.is_some_and(|left| left >= LEFT_MIN * segment + 2 * slack);
-        self.far_has_more |= has_more;
+        if pipe >= self.far_peak {
+            // where most is in flight: all that was asked for is a level, too
+            (self.far_peak, self.far_has_more) = (pipe, has_more);
+        }
         self.has_stop |= pipe >= self.level - segment - slack && has_more;
     }
 

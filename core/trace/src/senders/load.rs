@@ -26,10 +26,6 @@ const QUEUE_MIN_NS: i64 = 5_000_000;
 const QUEUE_PARTS: i64 = 2;
 /// The least of fewer samples in a window may be a host's own time.
 const WINDOW_SAMPLES_MIN: u32 = 4;
-/// The path took longer in a window if the mean RTT exceeds its least by this time at least,
-const EXCESS_MIN_NS: i64 = 1_000_000;
-/// and by this part of it.
-const EXCESS_PARTS: i64 = 8;
 /// A line has one rate: in so many windows,
 const WINDOWS_MIN: usize = 4;
 /// their rates deviate by this part of the mean (standard deviation).
@@ -108,7 +104,7 @@ impl Load {
         samples.percentile(50).filter(|_| samples.count() >= SAMPLES_MIN)
     }
 
-    /// How much longer the path took than at its least, with queues and jitter: the start of each window, and by how much.
+    /// How much longer the path took than at its least, where a queue stood on it: the start of each window, and by how much.
     /// `path_ns` is the RTT of the path.
     pub fn excess(&self, path_ns: Option<i64>) -> Vec<(i64, i64)> {
         let Some(path_ns) = path_ns else { return Vec::new() };
@@ -117,7 +113,7 @@ impl Load {
             .iter()
             .flat_map(|sender| &sender.windows)
             .filter(|window| window.count >= WINDOW_SAMPLES_MIN)
-            .filter(|window| window.mean_ns().saturating_sub(path_ns) >= EXCESS_MIN_NS.max(path_ns / EXCESS_PARTS))
+            .filter(|window| is_queue(window.mean_ns().saturating_sub(path_ns), path_ns))
             .map(|window| (window.time_ns, window.most_ns().saturating_sub(path_ns)))
             .collect();
         found.sort_unstable();
@@ -353,7 +349,7 @@ pub fn quartiles(values: &mut [f64]) -> Option<[f64; 3]> {
     Some([at(1), at(2), at(3)])
 }
 
-/// Whether the least RTT of a window exceeds that of the path by so much that a queue stood on it.
+/// Whether the RTT of a window exceeds that of the path by so much that a queue stood on it.
 fn is_queue(excess_ns: i64, path_ns: i64) -> bool {
     excess_ns >= QUEUE_MIN_NS.max(path_ns / QUEUE_PARTS)
 }

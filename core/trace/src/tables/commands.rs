@@ -125,7 +125,7 @@ table! {
         data_acked_ns: i64 [ns] = null, "method 3";
         /// completion of the SCSI Response, or of the Data-In with the S bit
         status_ns: i64 [ns] = null, "method 3";
-        /// first ACK that covers the status, where bytes were sent again after it and before that ACK
+        /// first ACK that covers the status, where its sender retransmitted between both
         status_acked_ns: i64(sparse) [ns] = null, "method 4";
         /// when it ended, with or without a status; null while a live pass sees it in flight, and where it was not tracked
         end_ns: i64 [ns] = null, "method 3";
