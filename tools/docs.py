@@ -28,6 +28,7 @@ from iscsitrace.fit import gain
 from iscsitrace.measure import nops, system_calls, workload
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.relate.jobs import streams, together
+from iscsitrace.show import explain
 from iscsitrace.tables.schema import (
     CATEGORIES,
     DATASET_TABLES,
@@ -67,6 +68,7 @@ _ARGUMENTS = {
     "SOURCE...": "Files, globs, folders or URLs, each as `NAME=SOURCE` with the name of its tap; or a `fleet.toml`.",
     "DATASET": "The folder that `fleet run` has written.",
     "QUERY": "A query, such as `SELECT count(*) FROM cycles`.",
+    "FINDING": "A name that `diagnose` shows, such as `loss`.",
     "NAME": "An experiment, or `FILE.toml`.",
     "kind": "Kind of plot.",
     "operation": "What to do.",
@@ -301,34 +303,19 @@ def diagnosis_page() -> str:
     """docs/diagnosis.md."""
     lines = ["# Diagnosis", "", _generated("`iscsitrace/findings/`"), *_DIAGNOSIS.splitlines(), ""]
     lines += ["## Findings", ""]
-    for problem in sorted(PROBLEMS.values(), key=lambda each: ([*_RANKS].index(each.rank), each.name)):
+    for problem in sorted(PROBLEMS.values(), key=lambda each: ([*explain.RANKS].index(each.rank), each.name)):
         lines += _problem(problem)
     lines += ["## Thresholds", "", "| threshold | value | meaning and reason |", "|---|---|---|"]
     lines += [f"| `{name}` | {value} | {_cell(reason)} |" for name, value, reason in thresholds()]
     return "\n".join([*lines, ""])
 
 
-_RANKS: dict[str, str] = {
-    "failure": "something broke",
-    "slowness": "a problem, from " + _WARNING + " of the busy time on",
-    "limit": "a limit of the path or the load, never a warning",
-    "note": "a note",
-}
-"""The order of the page; within them by name."""
-
-
 def _problem(problem: Problem) -> list[str]:
     return [
         *(f"### {problem.name}", "", problem.meaning, ""),
-        f"- **Rank**: {_RANKS[problem.rank]}",
-        f"- **Condition**: {problem.condition}",
-        f"- **Evidence**: {problem.evidence}",
-        f"- **Example**: {problem.example}",
-        *([f"- **See it**: `iscsitrace simulate {problem.shown_by} -o DIR`"] if problem.shown_by else []),
-        *([f"- **Explains**: `{problem.explains.part}`"] if problem.explains else []),
-        *(["- **Scope**: sessions only"] if problem.scope == "session" else []),
+        *(f"- **{name}**: {text}" for name, text in explain.facts(problem)),
         "- **Advice**:",
-        *(f"  - {advice.text}{f' ({advice.touches})' if advice.touches else ''}" for advice in problem.advice),
+        *(f"  - {text}" for text in explain.advice(problem)),
         "",
     ]
 

@@ -18,24 +18,30 @@ _ANY = "any"
 _LATER = ("iscsitrace.diagnosis.examination", "iscsitrace.show.diagnose")
 
 
-class _FindingName(Quantity):
-    """The name of a finding, or any. The registry of names needs NumPy: it is loaded only to check or complete one."""
+class FindingName(Quantity):
+    """The name of a finding, or one of ``others``. The registry of names needs NumPy: it is loaded only to check or
+    complete one.
+    """
 
     name = "finding"
 
+    def __init__(self, *others: str) -> None:
+        self._others = others
+
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in _names():
-            self.fail(f"{value!r} is not one of {', '.join(map(repr, _names()))}.", param, ctx)
+        """The name; a usage error for another one."""
+        if value not in self._names():
+            self.fail(f"{value!r} is not one of {', '.join(map(repr, self._names()))}.", param, ctx)
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return [CompletionItem(name) for name in _names() if name.startswith(incomplete)]
+        """The names that begin so."""
+        return [CompletionItem(name) for name in self._names() if name.startswith(incomplete)]
 
+    def _names(self) -> tuple[str, ...]:
+        from iscsitrace.diagnosis.registry import PROBLEMS
 
-def _names() -> tuple[str, ...]:
-    from iscsitrace.diagnosis.registry import PROBLEMS
-
-    return (*PROBLEMS, _ANY)
+        return (*PROBLEMS, *self._others)
 
 
 @click.command(
@@ -46,10 +52,9 @@ def _names() -> tuple[str, ...]:
 @click.option(
     "--fail-on",
     multiple=True,
-    type=_FindingName(),
+    type=FindingName(_ANY),
     metavar="FINDING",
-    help="Exit with 1 when this is found (any: when the verdict is problem; docs/diagnosis.md lists the names); "
-    "repeatable.",
+    help="Exit with 1 when this is found (any: when the verdict is problem; explain NAME tells of one); repeatable.",
 )
 @click.option(
     "--top",

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.measure import waits
+from iscsitrace.measure import outliers, waits
 from iscsitrace.measure.by_subject import medians as medians_of
 from iscsitrace.measure.waits import UNKNOWN, Waits
 from iscsitrace.plots import groups, style
@@ -36,10 +36,6 @@ GROUPS = 5
 """Operations, LUNs or sessions that have a curve of their own."""
 LABELS = 5
 """Outliers that are named."""
-OUTLIER_TIMES = 10
-"""An outlier took more than the median of its operation, I/O size and LUN times this,"""
-OUTLIER_NS = 50_000_000
-"""and at least this much more."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +126,7 @@ def _outliers(cycles: Table, latencies_ns: Array) -> tuple[Outlier, ...]:
     kinds = np.stack([cycles.raw(name).astype(np.int64) for name in ("operation", "bytes", "lun")])
     _, kind = np.unique(kinds, axis=1, return_inverse=True)
     medians = medians_of(kind.ravel(), latencies_ns, int(kind.max()) + 1)[kind.ravel()]
-    is_outlier = (latencies_ns > OUTLIER_TIMES * medians) & (latencies_ns >= medians + OUTLIER_NS)
+    is_outlier = (latencies_ns > outliers.TIMES * medians) & (latencies_ns >= medians + outliers.LEAST_NS)
     rows = np.flatnonzero(is_outlier)
     rows = rows[np.argsort(-latencies_ns[rows], kind="stable")]
     columns = (cycles.raw("cycle")[rows], cycles.raw("command_first_ns")[rows], latencies_ns[rows])
@@ -276,7 +272,7 @@ def notes(latency: Latency) -> list[str]:
         found.append(f"not drawn: {count(latency.untold_count, 'command')} without data")
     if latency.outliers:
         found.append(
-            f"{count(len(latency.outliers), 'outlier')}: more than {OUTLIER_TIMES} times the median of the same "
+            f"{count(len(latency.outliers), 'outlier')}: more than {outliers.TIMES} times the median of the same "
             "operation, I/O size and LUN; the longest are named by the number of the command"
         )
     if latency.unsure_count:
