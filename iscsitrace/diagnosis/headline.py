@@ -19,6 +19,7 @@ from iscsitrace.findings.distance import NEAR_NS
 from iscsitrace.findings.finding import Finding
 from iscsitrace.findings.hosts import typical_service
 from iscsitrace.findings.idle_sessions import nothing_done
+from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL, LOSS
 from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.data_commands import is_data_command, is_transfer, is_whole_transfer
 from iscsitrace.measure.facts import Facts, path_ns
@@ -193,7 +194,7 @@ def choose(
         cause = _cause(time, limiter, findings)
         if beside and (beside.share or 0.0) >= MOST and not facts.once(timeouts)[number]:
             # before a queue that takes most of each round trip, losses and small windows are its consequences
-            wrong = [finding for finding in wrong if not _is_of(finding, "loss_recovery", "congestion_window")]
+            wrong = [finding for finding in wrong if finding.problem not in (LOSS, CONGESTION_WINDOW_SMALL)]
         lead = _cause(time, limiter, wrong) or next(iter(wrong), beside or (cause if cause in limits else None))
     if lead:
         return lead, lead.name, kind_of(lead)
@@ -201,10 +202,6 @@ def choose(
         return None, TOO_SHORT, "unknown"
     is_far = time is not None and time.limiter == "propagation" and facts.once(path_ns)[number] >= NEAR_NS
     return None, NONE, "limited" if is_far else "healthy"
-
-
-def _is_of(finding: Finding, *parts: str) -> bool:
-    return finding.problem.explains is not None and finding.problem.explains.part in parts
 
 
 def broke(findings: Sequence[Finding]) -> Finding | None:

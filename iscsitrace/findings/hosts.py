@@ -173,7 +173,7 @@ SLOW_TARGET: Final = Problem(
     "takes 5.1 ms per read.",
     shown_by=f"read --block-size 64K --bytes 4M --service-delay 5ms {WAN}",
     near_miss=f"read --block-size 64K --bytes 4M --service-delay 0.2ms {WAN}",
-    explains=Explains("target_service", least=WORTH_A_CHANGE),
+    explains=Explains("target_service", 1, WORTH_A_CHANGE),
     advice=(
         Advice("Check the target: its disks (iostat -x), write cache, controller and CPU.", _no_service),
         Advice(

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import LEAST_COST_NS, Advice, Explains, Found, Observation, Problem
-from iscsitrace.findings.thresholds import WORTH, WORTH_A_CHANGE
+from iscsitrace.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.measure import outliers
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.outliers import Outliers
@@ -42,8 +42,14 @@ def in_words(subject: Session) -> str:
     pattern = _pattern(subject, found)
     return (
         f"{len(found.row)} of {len(moved):,} {what} took {wording.time(int(took.min()))} or more (typically "
-        f"{wording.time(float(np.median(found.typical_ns)))}){f': {pattern}' if pattern else ''}."
+        f"{_typical(found)}){f': {pattern}' if pattern else ''}."
     )
+
+
+def _typical(found: Outliers) -> str:
+    # beside a fast target a status follows its command at once
+    typical_ns = float(np.median(found.typical_ns))
+    return wording.time(typical_ns) if typical_ns >= MILLISECOND_NS else "less than 1 ms"
 
 
 def _pattern(subject: Session, found: Outliers) -> str:
@@ -63,7 +69,9 @@ def _pattern(subject: Session, found: Outliers) -> str:
         most = values[np.argmax(counts)]
         if counts.max() >= MOST * is_one.sum() and (moved.raw(column) != most).sum() >= MOST / 2 * len(moved):
             return f"most of them {name.format(('reads', 'writes')[int(most)] if column == 'is_write' else most)}"
-    return f"in {len(begins)} stalls" if len(begins) < len(found.row) else ""
+    if len(begins) == len(found.row):
+        return ""
+    return "in one stall" if len(begins) == 1 else f"in {len(begins)} stalls"
 
 
 def _step(steps: Array, share: float) -> int:
@@ -96,7 +104,8 @@ LATENCY_OUTLIERS: Final = Problem(
     "--fault delayed-status,every=20,by=400ms,operation=read",
     near_miss="read --block-size 16K --bytes 1600K --one-way-delay 0.5ms "
     "--fault delayed-status,every=20,by=40ms,operation=read",
-    explains=Explains("target_service", 1),
+    # slow_target says so, too, where the target is slow
+    explains=Explains("target_service"),
     severity="warning",
     advice=(
         Advice(

@@ -6,7 +6,7 @@ A kind is the operation, the size to the next power of two, and the logical unit
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from iscsitrace.measure import all_waits, by_subject
 from iscsitrace.measure.facts import Facts, transfers
 from iscsitrace.measure.workload import MIN_TASKS
+from iscsitrace.tables.nulls import known
 
 Array = NDArray[Any]
 
@@ -61,11 +62,29 @@ def find(facts: Facts) -> Outliers:
     typical_ns = by_subject.medians(kind, took[rows], len(counts))[kind]
     beyond_ns = took[rows] - typical_ns
     is_out = (took[rows] > TIMES * typical_ns) & (beyond_ns >= LEAST_NS) & (counts[kind] >= MIN_TASKS)
+    # what TCP recovered meanwhile, or its small window after that, made it wait for the network
+    out = np.flatnonzero(is_out)
+    is_out[out] = ~_is_beside_recovery(facts, places[rows[out]], starts[rows[out]], ends[rows[out]])
     own = places[rows]
     every, out = (np.bincount(each, minlength=len(facts)) for each in (own, own[is_out]))
     is_out &= (out <= FEW * every)[own]
     found = rows[is_out]
     return Outliers(places[found], found, starts[found], ends[found], typical_ns[is_out])
+
+
+def _is_beside_recovery(facts: Facts, place: Array, starts: Array, ends: Array) -> Array:
+    """Whether a recovery of the same subject was in progress within each interval."""
+    recoveries, own = facts.table("recoveries"), facts.places("recoveries")
+    has_end = known(recoveries, "time_last_ns")
+    firsts = recoveries.raw("time_first_ns").astype(np.int64)
+    lasts = np.where(has_end, recoveries.raw("time_last_ns"), np.iinfo(np.int64).max // 2).astype(np.int64)
+    place = place.astype(np.int64)
+
+    def count(values: Array, instants: Array, side: Literal["left", "right"]) -> Array:
+        order = by_subject.rows_in_order(own, values)
+        return by_subject.search(own[order].astype(np.int64), values[order], place, instants, side)
+
+    return np.asarray(count(firsts, ends, "right") > count(lasts, starts, "left"))
 
 
 def stalled_ns(facts: Facts) -> Array:

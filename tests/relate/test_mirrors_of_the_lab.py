@@ -273,7 +273,7 @@ def test_sides_at_equal_rtt_wait_for_none(runs: Runs) -> None:
 def test_the_report_has_a_section(runs: Runs) -> None:
     text = run_of("report", "--format", "md", "-o", "-", runs(MIRRORS["two"][0]).capture())
     section = text.split("\n## Mirrors\n")[1].split("\n## ")[0]
-    assert section.strip().startswith("Sessions 0 and 1 are a mirror: its writes wait for session 1")
+    assert section.strip().startswith("### Mirror 0: sessions 0 and 1 are a mirror\n\nIts writes wait for session 1,")
     assert "## Mirrors" not in run_of("report", "--format", "md", "-o", "-", runs(NEAR_MISSES["stripes"]).capture())
 
 

@@ -31,7 +31,8 @@ UNCOUNTED = frozenset({"small-buffers", "wrong-chap", "key-mismatch"})
 TAPS = ("initiator", "target")
 
 # what may lead where nothing failed
-_NO_FAILURE = frozenset({"none", "line_saturated", "slow_target", "capture_poor"})
+_SLOWNESS = frozenset({"line_saturated", "standing_queue", "slow_target", "latency_outliers", "loss"})
+_NO_FAILURE = _SLOWNESS | {"none", "capture_poor"}
 _SEVERE = frozenset({"error", "data_loss"})
 # one way and the longest queue of a setting
 _FARTHEST_NS = 200_000_000
