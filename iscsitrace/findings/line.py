@@ -47,14 +47,14 @@ def _is_transferring(facts: Facts) -> Array:
 
 def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     subject = case.subject
-    found = case.once(line.of)
-    if not is_shared and (found is None or found.number is None):
+    found, sessions = case.once(line.of), tuple[int, ...]()
+    if found is None or found.number is None:
+        # it is shared with nobody that is known
         found = _paced(subject)
-    if found is None or (found.number is None and is_shared) or (not is_shared and _used(subject, found) < FULL):
-        return None
-    times = case.groups.lines.get(-1 if found.number is None else found.number, {})
-    sessions = line.sharing(times, case.sessions[0]) if case.sessions else ()
-    if (len(sessions) > 1) != is_shared:
+    else:
+        times = case.groups.lines.get(found.number, {})
+        sessions = line.sharing(times, case.sessions[0]) if case.sessions else ()
+    if found is None or (len(sessions) > 1) != is_shared or (not is_shared and _used(subject, found) < FULL):
         return None
     queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
     if is_shared:
