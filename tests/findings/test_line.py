@@ -138,7 +138,7 @@ def test_a_round_trip_that_takes_longer_under_load_shows_a_queue() -> None:
         (40 * MS, 59 * MS, False),
     ],
 )
-def test_a_short_queue_is_no_queue(rtt_ns: int, loaded_ns: float, is_found: bool) -> None:
+def test_a_short_queue_is_not_reported(rtt_ns: int, loaded_ns: float, is_found: bool) -> None:
     made = Story(rtt_to_target_ns=rtt_ns).tasks(10, ("propagation", 60 * MS), ("transfer", 40 * MS))
     made.add("senders", to_target=False, **LOADED | {"rtt_load_median_ns": round(loaded_ns)})
     assert ("standing_queue" in names(made)) == is_found

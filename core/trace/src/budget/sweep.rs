@@ -17,7 +17,7 @@
 //! [`Sweep::part`] is this table.
 
 use super::change::Change;
-use super::waiting::{Allowance, Commands, Waiting};
+use super::waiting::{Allowance, Commands, Kinds, Waiting};
 use crate::senders::held::LIMITING_PARTS;
 use crate::tables::{BudgetRow, NULL_U32, NULL_U64, budget_part as part, in_flight};
 
@@ -35,7 +35,7 @@ pub(super) struct Sweep<'a> {
     limited_counts: [u32; LIMITING_PARTS.len()],
     commands: Commands,
     /// Statuses that were sent and did not arrive so far, of each kind of command.
-    resent_counts: [usize; in_flight::DATA as usize + 1],
+    resent: Kinds,
     /// Until when the time without a command counts as propagation; none if the RTT is unknown.
     think_deadline: Option<i64>,
     /// The strongest kind of the commands whose statuses are on their way to the initiator until then.
@@ -56,7 +56,7 @@ impl<'a> Sweep<'a> {
             busy_count: 0,
             limited_counts: [0; LIMITING_PARTS.len()],
             commands: Commands::new(cycles.len()),
-            resent_counts: [0; in_flight::DATA as usize + 1],
+            resent: Kinds::default(),
             think_deadline: Some(0),
             answered: in_flight::NONE,
             blank,
@@ -96,7 +96,7 @@ impl<'a> Sweep<'a> {
         if self.is_busy() {
             return (part::TRANSFER, OPEN);
         }
-        if self.commands.count() == 0 && self.resent() != in_flight::NONE {
+        if self.commands.count() == 0 && self.resent.strongest() != in_flight::NONE {
             return (part::LOSS_RECOVERY, OPEN);
         }
         if let Some((&limited, _)) = LIMITING_PARTS.iter().zip(&self.limited_counts).find(|(_, count)| **count > 0) {
@@ -117,13 +117,7 @@ impl<'a> Sweep<'a> {
     /// The strongest kind of command in flight. For the initiator a command is in flight until its status arrives, after
     /// the data that is queued before the line: at a tap beside a fast target that is all of its time.
     fn in_flight(&self) -> u8 {
-        if self.commands.count() > 0 { self.commands.in_flight() } else { self.answered().max(self.resent()) }
-    }
-
-    /// The strongest kind of command whose status waits for a retransmission.
-    fn resent(&self) -> u8 {
-        let kinds = (in_flight::OTHER..=in_flight::DATA).rev();
-        kinds.into_iter().find(|&kind| self.resent_counts[usize::from(kind)] > 0).unwrap_or(in_flight::NONE)
+        if self.commands.count() > 0 { self.commands.in_flight() } else { self.answered().max(self.resent.strongest()) }
     }
 
     /// The strongest kind of command whose status is on its way to the initiator.
@@ -192,14 +186,12 @@ impl<'a> Sweep<'a> {
             Change::Ended(place) => {
                 self.answered = self.answered().max(kind(place));
                 self.commands.end(place);
-                // a status is short, and what follows it is not waited for
+                // within the least RTT: a queue would count the pause of the initiator as network time
                 let allowed_ns = allowance(place).answer_ns;
                 self.think_deadline = allowed_ns.map(|allowed_ns| waited_ns.saturating_add(allowed_ns));
             }
             Change::Resent(place, is_missing) => {
-                if let Some(count) = self.resent_counts.get_mut(usize::from(kind(place))) {
-                    *count = if is_missing { *count + 1 } else { count.saturating_sub(1) };
-                }
+                self.resent.count(kind(place), is_missing);
                 if !is_missing {
                     // its ACK shows that it has arrived
                     self.think_deadline = Some(waited_ns);

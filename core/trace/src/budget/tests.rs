@@ -143,7 +143,7 @@ fn a_command_whose_data_is_still_on_its_way_does_not_wait_for_the_target() {
 }
 
 #[test]
-fn a_queue_on_the_path_is_no_service() {
+fn time_in_a_queue_on_the_path_is_not_service_time() {
     // from 200 on the path takes 300 longer, for 250 ms
     let mut tables = tables(&[read(0, 200), read(300, 900)]);
     let far = Timeline { excess: vec![(200, 300)], ..timeline(0) };

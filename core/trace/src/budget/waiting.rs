@@ -74,6 +74,27 @@ pub(super) enum Waiting {
 /// Deadlines, the first on top. An outdated one stays until it is on top.
 type Waits = BinaryHeap<Reverse<(Deadline, u32)>>;
 
+/// How many of something there are of each kind of command.
+#[derive(Debug, Default)]
+pub(super) struct Kinds([usize; in_flight::DATA as usize + 1]);
+
+impl Kinds {
+    /// One more, or one less.
+    pub(super) fn count(&mut self, kind: u8, is_more: bool) {
+        if let Some(count) = self.0.get_mut(usize::from(kind)) {
+            *count = if is_more { *count + 1 } else { count.saturating_sub(1) };
+        }
+    }
+
+    /// The strongest kind of which there are any.
+    pub(super) fn strongest(&self) -> u8 {
+        (in_flight::OTHER..=in_flight::DATA)
+            .rev()
+            .find(|&kind| self.0.get(usize::from(kind)).is_some_and(|&count| count > 0))
+            .unwrap_or(in_flight::NONE)
+    }
+}
+
 /// The commands of a scope, by index, in the order of their start.
 #[derive(Debug)]
 pub(super) struct Commands {
@@ -85,7 +106,7 @@ pub(super) struct Commands {
     outstanding: BinaryHeap<Reverse<u32>>,
     outstanding_count: usize,
     /// Commands in flight of each kind.
-    kind_counts: [usize; in_flight::DATA as usize + 1],
+    kinds: Kinds,
 }
 
 /// The deadline if the RTT is unknown.
@@ -101,7 +122,7 @@ impl Commands {
             unmeasured_count: 0,
             outstanding: BinaryHeap::new(),
             outstanding_count: 0,
-            kind_counts: [0; in_flight::DATA as usize + 1],
+            kinds: Kinds::default(),
         }
     }
 
@@ -112,10 +133,7 @@ impl Commands {
 
     /// The strongest kind of command in flight.
     pub(super) fn in_flight(&self) -> u8 {
-        (in_flight::OTHER..=in_flight::DATA)
-            .rev()
-            .find(|&kind| self.kind_counts.get(usize::from(kind)).is_some_and(|&count| count > 0))
-            .unwrap_or(in_flight::NONE)
+        self.kinds.strongest()
     }
 
     /// The oldest command in flight.
@@ -136,9 +154,7 @@ impl Commands {
             *command = Command { is_outstanding: true, kind, ..Command::default() };
             self.outstanding.push(Reverse(place));
             self.outstanding_count += 1;
-            if let Some(count) = self.kind_counts.get_mut(usize::from(kind)) {
-                *count += 1;
-            }
+            self.kinds.count(kind, true);
             let within_ns = if is_whole { allowance.to_target_ns } else { allowance.path_ns() };
             self.wait(place, !is_whole, deadline(waited_ns, within_ns));
         }
@@ -173,12 +189,10 @@ impl Commands {
     pub(super) fn end(&mut self, place: u32) {
         let Some(command) = self.command(place) else { return };
         command.is_outstanding = false;
-        let (is_unmeasured, kind) = (command.deadline == UNMEASURED, usize::from(command.kind));
+        let (is_unmeasured, kind) = (command.deadline == UNMEASURED, command.kind);
         self.unmeasured_count -= usize::from(is_unmeasured);
         self.outstanding_count -= 1;
-        if let Some(count) = self.kind_counts.get_mut(kind) {
-            *count -= 1;
-        }
+        self.kinds.count(kind, false);
     }
 
     /// Who must act at this waited time.
