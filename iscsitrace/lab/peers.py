@@ -256,7 +256,7 @@ def remove_leftovers() -> list[Path]:
     leftovers = [
         folder
         for folder in Path(tempfile.gettempdir()).glob("iscsitrace-*")
-        if ownership.is_left_over(folder.name) and folder.lstat().st_uid == os.geteuid()
+        if ownership.is_left_over(folder.name) and _is_own(folder)
     ]
     for folder in leftovers:
         for process_id in _targets_of(folder):
@@ -264,6 +264,13 @@ def remove_leftovers() -> list[Path]:
                 os.kill(process_id, signal.SIGKILL)
         shutil.rmtree(folder, ignore_errors=True)
     return leftovers
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        return folder.lstat().st_uid == os.geteuid()
+    except FileNotFoundError:  # removed by its own process, or by another run, since it was listed
+        return False
 
 
 def _targets_of(folder: Path) -> list[int]:
