@@ -23,6 +23,7 @@ __all__ = [
     "check_filter",
     "check_trigger",
     "confine",
+    "conformance_rules",
     "connections_seen",
     "give_back",
     "join_taps",
@@ -118,6 +119,25 @@ class _LoginKey(TypedDict):
 
 def login_keys() -> list[_LoginKey]:
     """Every key of RFC 7143 sections 12 and 13, the operational keys first."""
+
+class _ConformanceRule(TypedDict):
+    """A rule of RFC 7143 that is judged (core/trace/src/conformance/rules.rs)."""
+
+    rule: str
+    """Its name, as ``D18``."""
+    section: str
+    """The sections of RFC 7143, the one with the rule first."""
+    sides: tuple[Literal["initiator", "target"], ...]
+    """Who can break it."""
+    severity: Literal["info", "warning", "error"]
+    """What a violation leads to."""
+    sentence: str
+    """The rule."""
+    broken: str
+    """What a violation did, behind "The target ", with ``{seen}`` and ``{expected}``."""
+
+def conformance_rules() -> list[_ConformanceRule]:
+    """Every rule that is judged, in the order of the codes of the category ``rule``."""
 
 _DeclaredColumn = tuple[str, str, str, str, bool, str]
 """Name, dtype, meaning, unit, whether it is nullable, source: the fields of schema.Column."""

@@ -160,7 +160,7 @@ class Live:
             "time_is_relative": False,
             "tables": list(DYNAMICS),
         }
-        return Trace(core_pass, tuple(_core.OPERATIONS), options)
+        return Trace(core_pass, options)
 
     def _view(self, found: dict[str, Any]) -> View:
         return View(

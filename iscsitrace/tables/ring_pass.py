@@ -142,4 +142,4 @@ def _period(from_ns: int, last_ns: int, core_pass: _core.Pass, cycle_numbers: ND
 
 
 def _trace(core_pass: _core.Pass, tables: Iterable[str]) -> Trace:
-    return Trace(core_pass, tuple(_core.OPERATIONS), {"tables": list(tables)})
+    return Trace(core_pass, {"tables": list(tables)})

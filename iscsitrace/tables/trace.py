@@ -63,6 +63,7 @@ class Trace:
         rejects: Table
         asyncs: Table
         snacks: Table
+        violations: Table
         segments: Table
         sacks: Table
         window: Table
@@ -76,15 +77,14 @@ class Trace:
         budget: Table
         counters: Table
 
-    def __init__(
-        self, core_pass: _core.Pass, operations: tuple[str, ...], options: dict[str, Any], tcp_info_file_count: int = 0
-    ) -> None:
+    def __init__(self, core_pass: _core.Pass, options: dict[str, Any], tcp_info_file_count: int = 0) -> None:
         """Wraps the result of the core; use :func:`read`."""
         self._pass = core_pass
         self._tables: dict[str, Table] = {}
         self._estimated: dict[str, Table] = {}
         self._file_count = tcp_info_file_count
-        self._words = CATEGORIES | {"operation": operations}
+        rules = tuple(rule["rule"] for rule in _core.conformance_rules())
+        self._words = CATEGORIES | {"operation": tuple(_core.OPERATIONS), "rule": rules}
         self._read_again: Callable[[list[str]], Trace] | None = None
         self.options = options
         """The options of :func:`read`, part of the provenance of results."""
@@ -358,7 +358,7 @@ def read(
         )
     except _core.CaptureError as error:
         raise CaptureUnreadable(str(error)) from error
-    trace = Trace(core_pass, tuple(_core.OPERATIONS), options, len(files))
+    trace = Trace(core_pass, options, len(files))
     if all(_is_stored(each) for each in (source, *more)):
         named_files = tuple(name for name, _ in files)
         trace._read_again = lambda names: read(source, *more, **selection, tables=names, tcp_info=named_files)

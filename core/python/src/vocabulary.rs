@@ -1,5 +1,6 @@
 //! The tables of core/wire for Python: SCSI commands, statuses, sense codes and login keys as plain data.
 
+use iscsitrace_trace::conformance::rules::Rule;
 use iscsitrace_wire::cdb::{COMMANDS, Operation, Purpose};
 use iscsitrace_wire::key::{KEYS, OperationalKey, Scope, Use, Value};
 use iscsitrace_wire::sense::{SenseKey, additional_sense_codes};
@@ -66,6 +67,24 @@ fn login_keys(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(rows)
 }
 
+/// Every rule of RFC 7143 that is judged, in the order of its codes.
+#[pyfunction]
+fn conformance_rules(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
+    let rows = PyList::empty(py);
+    for rule in Rule::ALL {
+        let declared = rule.declaration();
+        let row = PyDict::new(py);
+        row.set_item("rule", declared.id)?;
+        row.set_item("section", declared.sections)?;
+        row.set_item("sides", PyTuple::new(py, declared.sides.iter().map(|side| side.name()))?)?;
+        row.set_item("severity", declared.severity.name())?;
+        row.set_item("sentence", declared.sentence)?;
+        row.set_item("broken", declared.broken)?;
+        rows.append(row)?;
+    }
+    Ok(rows)
+}
+
 /// Adds the tables to the module.
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -81,5 +100,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("SENSE_KEYS", PyTuple::new(py, SenseKey::ALL.map(SenseKey::words))?)?;
     module.add_function(wrap_pyfunction!(scsi_commands, module)?)?;
     module.add_function(wrap_pyfunction!(sense_codes, module)?)?;
+    module.add_function(wrap_pyfunction!(conformance_rules, module)?)?;
     module.add_function(wrap_pyfunction!(login_keys, module)?)
 }

@@ -189,6 +189,9 @@ counters! {
     LogicalUnitsNotListed, "logical_units_not_listed", Warning,
         "commands to logical units, and reports of ALUA states, beyond the limit of rows of a session",
         "A faulty or hostile peer: no session has so many logical units.";
+    ViolationsNotListed, "violations_not_listed", Warning,
+        "violations of RFC 7143 beyond the limit of rows of the capture",
+        "A faulty or hostile peer. The rules that are listed are broken by it.";
     // iSCSI sequence numbers
     CommandMissing, "command_missing", DataLoss,
         "CmdSN values without a captured command",

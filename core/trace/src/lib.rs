@@ -4,6 +4,7 @@
 //! reader/    any byte source -> packets (pcap, pcapng, gzip, zstd, lz4; capture filters)
 //! stream/    packets -> connections, numbered as Wireshark's tcp.stream -> stream bytes in order
 //! iscsi/     stream bytes -> PDUs -> sessions, tasks, cycles
+//! conformance/  PDUs -> who breaks RFC 7143 (on request)
 //! senders/  packets -> how each sender behaved: bytes in flight, losses, flights (on request)
 //! connection/  one connection: its packets through both halves to its content (is it iSCSI, and which direction is whose?)
 //! ledger     queue depths and totals of sessions, and which commands were handed over before the end
@@ -22,6 +23,7 @@
 //! Data flows downwards only. Memory use does not grow with the number of packets.
 
 pub mod budget;
+pub mod conformance;
 pub mod connection;
 pub mod context;
 pub mod counters;

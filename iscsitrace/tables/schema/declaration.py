@@ -62,6 +62,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
         "transitioning",
     ),
     "parameter_source": ("negotiated", "declared", "default", "offered"),
+    "side": ("initiator", "target"),
     "severity": ("info", "warning", "data_loss", "error"),
     "segment_class": ("new", "retransmission", "reordered", "copy", "probe", "empty", "outside"),
     "budget_part": tuple(part.name for part in PARTS),
@@ -91,6 +92,8 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     "stream_cause": ("slow_start_exit", "timeout", "low_equilibrium", "window"),
     # filled from the core's table of SCSI operations (core/wire/src/cdb/commands.rs), see trace.py
     "operation": (),
+    # filled from the core's rules (core/trace/src/conformance/rules.rs), see trace.py
+    "rule": (),
 }
 
 

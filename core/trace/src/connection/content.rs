@@ -54,9 +54,11 @@ impl IscsiContent {
             let [out, back] = &mut self.framers;
             if to_target { out.infer_from(back) } else { back.infer_from(out) }
         }
+        let is_other_lost = self.framers[1 - direction].is_lost();
         let framer = &mut self.framers[direction];
         let was_login = !to_target && !self.connection.login.is_complete;
-        framer.chunk(chunk, &mut ConnectionListener { connection: &mut self.connection, context, to_target });
+        let connection = &mut self.connection;
+        framer.chunk(chunk, &mut ConnectionListener { connection, context, to_target, is_other_lost });
         if was_login && self.connection.login.is_complete {
             // from now on the initiator's PDUs carry the agreed digests
             let digests = self.connection.login.digests();
@@ -80,7 +82,8 @@ impl IscsiContent {
 
     fn before_capture(&mut self, tcp_direction: usize, offset: i64, length: u64, context: &mut Context) {
         let direction = self.direction(tcp_direction);
-        let listener = &mut ConnectionListener { connection: &mut self.connection, context, to_target: direction == 0 };
+        let (to_target, is_other_lost) = (direction == 0, self.framers[1 - direction].is_lost());
+        let listener = &mut ConnectionListener { connection: &mut self.connection, context, to_target, is_other_lost };
         self.framers[direction].gap(offset, length, listener);
     }
 
@@ -94,11 +97,13 @@ impl IscsiContent {
     /// Ends both streams.
     fn finish(&mut self, closing: &Closing, context: &mut Context) {
         let has_open_tasks = self.connection.has_open_tasks();
+        let is_lost = self.framers.each_ref().map(Framer::is_lost);
         for (direction, framer) in self.framers.iter_mut().enumerate() {
             framer.finish(&mut ConnectionListener {
                 connection: &mut self.connection,
                 context,
                 to_target: direction == 0,
+                is_other_lost: is_lost[1 - direction],
             });
         }
         let has_gap = self.connection.has_gap;

@@ -8,6 +8,7 @@
 //! exchanges    other requests and responses
 //! tcp          packets, and the behaviour of each sender
 //! tcp_info     what the kernels of the hosts say of their sockets
+//! violations   violations of RFC 7143
 //! time         the time breakdown, and the irregularities of the input
 //! taps         two captures of the same traffic
 //! declaration  the macro `table!`, its syntax and the null rule
@@ -37,6 +38,7 @@ mod tcp_info;
 mod text_column;
 mod time;
 mod values;
+mod violations;
 
 pub use column::{Column, NULL_NS, NULL_U8, NULL_U16, NULL_U32, NULL_U64};
 pub use commands::*;
@@ -54,6 +56,7 @@ pub use tcp_info::*;
 pub use text_column::TextColumn;
 pub use time::*;
 pub use values::Values;
+pub use violations::*;
 
 /// All tables of a pass, each with what else is known of it:
 ///
@@ -251,6 +254,7 @@ tables! {
     rejects: Rejects by time_ns,
     asyncs: Asyncs by time_ns,
     snacks: Snacks by time_ns,
+    violations: Violations by time_ns on request,
     segments: Segments on request,
     sacks: Sacks on request of connection from senders,
     window: Windows on request of connection from senders,

@@ -180,7 +180,6 @@ impl Bhs<'_> {
     }
 
     fn is_ready_to_transfer_valid(self) -> Result<(), Invalid> {
-        demand(self.target_transfer_tag() != Some(RESERVED_TAG), 20, "Target Transfer Tag reserved")?;
         demand(self.desired_data_transfer_length() != Some(0), 44, "no data desired")?;
         self.is_data_within_buffer(self.desired_data_transfer_length())
     }

@@ -25,6 +25,8 @@ pub struct ConnectionListener<'a> {
     pub context: &'a mut Context,
     /// The direction.
     pub to_target: bool,
+    /// Whether the position of the next header of the other direction is unknown: PDUs may pass there.
+    pub is_other_lost: bool,
 }
 
 impl ConnectionListener<'_> {
@@ -55,8 +57,13 @@ impl Listener for ConnectionListener<'_> {
 
     #[inline]
     fn begin(&mut self, header: Bhs<'_>, first: Stamp) {
+        if self.is_other_lost {
+            self.connection.judge_anew();
+        }
         if self.to_target {
             self.connection.begin(header, first, self.context);
+        } else {
+            self.connection.judge_said(header);
         }
     }
 
@@ -82,6 +89,10 @@ impl Listener for ConnectionListener<'_> {
 
     fn explain(&mut self, bytes: Range<i64>, digests: [bool; 2], header: Bhs<'_>, kept: &Kept) -> Option<bool> {
         self.connection.explain(self.to_target, bytes, digests, header, kept, self.context)
+    }
+
+    fn found_again(&mut self) {
+        self.connection.judge_anew();
     }
 
     fn wait(&mut self, is_waiting: bool) {

@@ -19,6 +19,7 @@ impl IscsiConnection {
     /// Bytes are missing from the capture.
     pub fn note_gap(&mut self, to_target: bool) {
         self.has_gap = true;
+        self.judge_anew();
         self.lost_statuses.is_next_unknown |= !to_target;
     }
 

@@ -10,6 +10,7 @@ pub mod ending;
 mod expected;
 mod fit;
 pub mod in_flight;
+mod judging;
 mod kept_data;
 pub mod listener;
 mod lost_status;
@@ -42,6 +43,7 @@ use super::ranges::{COMMANDS, Ranges};
 use super::session::missing_commands::PduTotals;
 use super::spans::Spans;
 use super::task::Task;
+use crate::conformance::Judge;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::stream::closing::Closing;
@@ -111,6 +113,8 @@ pub struct IscsiConnection {
     exp_stat_sn: Option<SerialNumber>,
     /// What the receiver had acknowledged, by direction of what it acknowledges.
     acknowledged: [Acknowledged; 2],
+    /// Who breaks the protocol, if that is wanted.
+    judge: Option<Box<Judge>>,
 }
 
 impl IscsiConnection {
@@ -193,6 +197,9 @@ impl IscsiConnection {
         }
         if !opcode.is_initiator() && (opcode != Opcode::DataIn || bhs.has_status() == Some(true)) {
             self.end_lost_tasks(context);
+        }
+        if context.tables.wanted.violations {
+            self.judge_pdu(pdu, opcode, digests.is_some(), context);
         }
         self.note_carrier(bhs, opcode);
         self.note_next(bhs, opcode, &context.tables.cycles);

@@ -24,7 +24,11 @@ impl IscsiConnection {
     pub(super) fn begin(&mut self, header: Bhs<'_>, first: Stamp, context: &mut Context) {
         self.begun = match header.opcode() {
             Some(Opcode::ScsiCommand) => {
-                self.command(header, first, context).map_or(Begun::Nothing, |cycle| Begun::Command { cycle })
+                let cycle = self.command(header, first, context);
+                if context.tables.wanted.violations {
+                    self.judge_command(header, first, cycle, context);
+                }
+                cycle.map_or(Begun::Nothing, |cycle| Begun::Command { cycle })
             }
             Some(Opcode::DataOut) if header.initiator_task_tag().is_some() => self.data_out(header, first, context),
             _ => Begun::Nothing,

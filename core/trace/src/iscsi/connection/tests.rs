@@ -449,7 +449,8 @@ fn a_listener_waits_in_its_direction() {
     for to_target in [true, false] {
         let (mut connection, mut context) = opened(&[]);
         connection.spans.iter_mut().for_each(|spans| spans.is_waiting = true);
-        ConnectionListener { connection: &mut connection, context: &mut context, to_target }.wait(false);
+        let (connection, context) = (&mut connection, &mut context);
+        ConnectionListener { connection, context, to_target, is_other_lost: false }.wait(false);
         assert_eq!(connection.spans.each_ref().map(|spans| spans.is_waiting), [!to_target, to_target]);
     }
 }

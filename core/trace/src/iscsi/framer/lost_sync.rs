@@ -125,6 +125,7 @@ impl Framer {
         listener: &mut impl Listener,
     ) -> u32 {
         self.had_data = false;
+        listener.found_again();
         if search.is_first || search.is_due() {
             search.synchroniser.kept.push(chunk);
         }

@@ -72,6 +72,12 @@ impl Framer {
         self.search.is_none() && !self.pdu.is_under_way()
     }
 
+    /// Whether the position of the next header is unknown.
+    #[inline]
+    pub fn is_lost(&self) -> bool {
+        self.search.is_some()
+    }
+
     /// Gives memory back that a stream under way needs.
     pub fn shrink(&mut self) {
         self.pdu.kept.shrink_to_fit();

@@ -74,6 +74,7 @@ struct Heard {
     possible: [Vec<u32>; 2],
     explained: Vec<(i64, i64, Stamp, Stamp)>,
     is_waiting: bool,
+    found_again: u32,
     given_up: u32,
     keeps: Option<usize>,
     begun: Vec<(Option<u32>, Stamp)>,
@@ -138,6 +139,10 @@ impl Listener for Heard {
         }
         self.is_waiting = false;
         Some(true)
+    }
+
+    fn found_again(&mut self) {
+        self.found_again += 1;
     }
 
     fn wait(&mut self, is_waiting: bool) {

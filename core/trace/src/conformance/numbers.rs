@@ -1,0 +1,262 @@
+//! CmdSN, StatSN and what acknowledges them (RFC 7143 section 4.2.2): rules S1 to S13.
+//!
+//! A number that comes first since the start, or since the last hole, is the baseline.
+
+use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
+use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
+use serde::{Deserialize, Serialize};
+
+use super::Sight;
+use super::rules::{Rule, Side};
+use super::violations::Found;
+use crate::stream::stamp::Stamp;
+
+/// A CmdSN that is skipped, or a window that is closed, is judged after this time: what is under way has arrived by then.
+pub(super) const SETTLED_NS: i64 = 1_000_000_000;
+/// CmdSN whose tags are kept.
+const TAGS_KEPT: usize = 32;
+/// Numbers further apart are of another sequence.
+const NEAR: i32 = 1 << 14;
+/// An ExpStatSN that lags by so many statuses does not follow them: no queue is so deep.
+const LAG_MAX: i32 = 4096;
+
+/// A CmdSN that was not sent so far, while later ones were.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Skipped {
+    number: SerialNumber,
+    next: SerialNumber,
+    at: Stamp,
+    is_behind_immediate: bool,
+}
+
+/// The numbers of a connection since the last hole.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(super) struct Numbers {
+    next_cmd: Option<SerialNumber>,
+    skipped: Option<Skipped>,
+    /// The CmdSN of the last immediate PDU, if no other came after it.
+    immediate: Option<SerialNumber>,
+    /// CmdSN and tag of the latest commands: a ring.
+    tags: [Option<(SerialNumber, u32)>; TAGS_KEPT],
+    /// The last ExpCmdSN.
+    exp_cmd: Option<SerialNumber>,
+    /// The highest ExpCmdSN, and the PDU that said it.
+    exp_cmd_max: Option<(SerialNumber, Stamp)>,
+    /// MaxCmdSN as an initiator keeps it: a lower one is ignored.
+    max_cmd: Option<SerialNumber>,
+    /// The same, and the next StatSN, by headers whose PDUs are not complete.
+    max_cmd_said: Option<SerialNumber>,
+    next_stat_said: Option<SerialNumber>,
+    /// The latest PDU whose ExpCmdSN and MaxCmdSN an initiator ignores.
+    ignored: Option<Stamp>,
+    /// The latest command that is not immediate.
+    commanded_ns: Option<i64>,
+    next_stat: Option<SerialNumber>,
+    /// The first StatSN since the last hole.
+    first_stat: Option<SerialNumber>,
+    /// PDUs since the last status that carry the next StatSN without using it.
+    carriers: u32,
+    exp_stat_max: Option<SerialNumber>,
+    is_lagging: bool,
+    is_frozen: bool,
+}
+
+/// Whether a PDU uses up a StatSN.
+pub(super) fn uses_stat_sn(bhs: Bhs<'_>, opcode: Opcode) -> bool {
+    match opcode {
+        Opcode::ReadyToTransfer => false,
+        Opcode::DataIn => bhs.has_status() == Some(true),
+        Opcode::NopIn => bhs.initiator_task_tag().is_some_and(|tag| tag != RESERVED_TAG),
+        _ => !opcode.is_initiator(),
+    }
+}
+
+impl Numbers {
+    /// A header of the target.
+    pub(super) fn said(&mut self, bhs: Bhs<'_>) {
+        self.max_cmd_said = bhs.max_cmd_sn();
+        if let (Some(stat_sn), Some(opcode)) = (bhs.stat_sn(), bhs.opcode())
+            && uses_stat_sn(bhs, opcode)
+        {
+            self.next_stat_said = Some(stat_sn.next());
+        }
+    }
+
+    /// A PDU of the initiator.
+    pub(super) fn of_initiator(&mut self, bhs: Bhs<'_>, opcode: Opcode, at: Stamp, sight: &mut Sight<'_>) {
+        let found = |rule| Found::new(rule, Side::Initiator, at);
+        if let Some(exp_stat) = bhs.exp_stat_sn().filter(|_| opcode != Opcode::LoginRequest) {
+            self.exp_stat(exp_stat, at, sight);
+        }
+        let Some(cmd_sn) = bhs.cmd_sn() else { return };
+        if opcode == Opcode::LoginRequest {
+            // all of a login have one CmdSN, which the first command takes (RFC 7143 section 11.12.9)
+            self.next_cmd = Some(cmd_sn);
+            return;
+        }
+        if bhs.is_immediate() != Some(false) {
+            self.next_cmd.get_or_insert(cmd_sn);
+            self.immediate = Some(cmd_sn);
+            return;
+        }
+        let tag = bhs.initiator_task_tag().unwrap_or(RESERVED_TAG);
+        if let Some(max) = self.max_cmd
+            && sight.is_whole
+            && sight.is_alone
+            && cmd_sn.is_after(max)
+            && self.max_cmd_said.is_none_or(|said| cmd_sn.is_after(said))
+        {
+            sight.report(found(Rule::S3).seen(cmd_sn.0, max.0));
+        }
+        let next = *self.next_cmd.get_or_insert(cmd_sn);
+        let distance = cmd_sn.distance(next);
+        if let Some((said, by)) = self.exp_cmd_max
+            && distance == 0
+            && said.is_after(cmd_sn)
+        {
+            sight.report(Found::new(Rule::S5, Side::Target, by).seen(said.0, cmd_sn.0));
+            // said once: what follows from it is no violation of its own
+            self.exp_cmd_max = None;
+        }
+        if distance < 0 {
+            if distance > -NEAR {
+                self.again(cmd_sn, tag, at, sight);
+            }
+            return;
+        }
+        if distance > 0 && distance < NEAR && self.skipped.is_none() {
+            let is_behind_immediate = distance == 1 && self.immediate == Some(next);
+            self.skipped = Some(Skipped { number: next, next: cmd_sn, at, is_behind_immediate });
+        }
+        self.tags[cmd_sn.0 as usize % TAGS_KEPT] = Some((cmd_sn, tag));
+        self.next_cmd = Some(cmd_sn.next());
+        self.immediate = None;
+        self.commanded_ns = Some(at.time_ns);
+        self.is_frozen = false;
+    }
+
+    /// A CmdSN behind the next one: a retry, one that was skipped, or a second task.
+    #[cold]
+    fn again(&mut self, cmd_sn: SerialNumber, tag: u32, at: Stamp, sight: &mut Sight<'_>) {
+        if self.skipped.is_some_and(|skipped| skipped.number == cmd_sn) {
+            self.skipped = None;
+            return;
+        }
+        let before = self.tags[cmd_sn.0 as usize % TAGS_KEPT].filter(|&(number, _)| number == cmd_sn);
+        if let (Some((_, other)), Some(next)) = (before, self.next_cmd)
+            && other != tag
+            && sight.is_alone
+        {
+            sight.report(Found::new(Rule::S2, Side::Initiator, at).seen(cmd_sn.0, next.0));
+        }
+    }
+
+    fn exp_stat(&mut self, exp_stat: SerialNumber, at: Stamp, sight: &mut Sight<'_>) {
+        let found = |expected: SerialNumber| Found::new(Rule::S12, Side::Initiator, at).seen(exp_stat.0, expected.0);
+        let max = *self.exp_stat_max.get_or_insert(exp_stat);
+        if exp_stat.is_before(max) {
+            sight.report(found(max));
+            return;
+        }
+        self.exp_stat_max = Some(exp_stat);
+        let Some(next) = self.next_stat else { return };
+        if exp_stat.is_after(next) && self.next_stat_said.is_none_or(|said| exp_stat.is_after(said)) {
+            sight.report(found(next));
+            // it may be right, and the target wrong
+            self.next_stat = None;
+        } else if next.distance(exp_stat) > LAG_MAX && !self.is_lagging {
+            self.is_lagging = true;
+            sight.report(Found::new(Rule::S13, Side::Initiator, at).seen(exp_stat.0, next.0));
+        }
+    }
+
+    /// A PDU of the target.
+    pub(super) fn of_target(&mut self, bhs: Bhs<'_>, opcode: Opcode, at: Stamp, sight: &mut Sight<'_>) {
+        if let (Some(exp), Some(max)) = (bhs.exp_cmd_sn(), bhs.max_cmd_sn()) {
+            if opcode == Opcode::LoginResponse {
+                self.raise(max);
+            } else {
+                self.window(exp, max, at, sight);
+            }
+        }
+        self.stat(bhs, opcode, at, sight);
+    }
+
+    /// MaxCmdSN as an initiator keeps it.
+    fn raise(&mut self, max: SerialNumber) {
+        if self.max_cmd.is_none_or(|known| !max.is_before(known)) {
+            self.max_cmd = Some(max);
+        }
+    }
+
+    fn window(&mut self, exp: SerialNumber, max: SerialNumber, at: Stamp, sight: &mut Sight<'_>) {
+        let found = |rule, seen: SerialNumber, expected: SerialNumber| {
+            Found::new(rule, Side::Target, at).seen(seen.0, expected.0)
+        };
+        let least = SerialNumber(exp.0.wrapping_sub(1));
+        if max.is_before(least) {
+            sight.report(found(Rule::S7, max, least));
+            self.ignored = Some(at);
+        } else {
+            self.raise(max);
+        }
+        let last = *self.exp_cmd.get_or_insert(exp);
+        if exp.is_before(last) {
+            sight.report(found(Rule::S6, exp, last));
+            self.ignored = Some(at);
+        } else {
+            self.exp_cmd = Some(exp);
+        }
+        if self.exp_cmd_max.is_none_or(|(said, _)| exp.is_after(said)) {
+            self.exp_cmd_max = Some((exp, at));
+        }
+        self.settle(at, sight);
+    }
+
+    /// What takes time to be certain.
+    fn settle(&mut self, at: Stamp, sight: &mut Sight<'_>) {
+        if let Some(skipped) = self.skipped {
+            if self.exp_cmd.is_some_and(|exp| exp.is_after(skipped.number)) {
+                // another connection of the session had it
+                self.skipped = None;
+            } else if self.exp_cmd == Some(skipped.number) && at.time_ns - skipped.at.time_ns >= SETTLED_NS {
+                let rule = if skipped.is_behind_immediate { Rule::S4 } else { Rule::S1 };
+                let found = Found::new(rule, Side::Initiator, skipped.at);
+                sight.report(found.seen(skipped.next.0, skipped.number.0));
+                self.skipped = None;
+            }
+        }
+        if let (Some(ignored), Some(next), Some(max), Some(commanded_ns)) =
+            (self.ignored, self.next_cmd, self.max_cmd, self.commanded_ns)
+            && !self.is_frozen
+            && next.is_after(max)
+            && at.time_ns - commanded_ns >= SETTLED_NS
+        {
+            self.is_frozen = true;
+            sight.report(Found::new(Rule::S8, Side::Target, ignored).seen(next.0, max.0));
+        }
+    }
+
+    fn stat(&mut self, bhs: Bhs<'_>, opcode: Opcode, at: Stamp, sight: &mut Sight<'_>) {
+        let Some(stat_sn) = bhs.stat_sn() else { return };
+        if !uses_stat_sn(bhs, opcode) {
+            self.carriers += 1;
+            return;
+        }
+        let next = *self.next_stat.get_or_insert(stat_sn);
+        self.first_stat.get_or_insert(stat_sn);
+        let distance = stat_sn.distance(next);
+        let found = |rule| Found::new(rule, Side::Target, at).seen(stat_sn.0, next.0);
+        if distance > 0 {
+            let is_of_carriers = u32::try_from(distance).is_ok_and(|ahead| ahead <= self.carriers);
+            sight.report(found(if is_of_carriers { Rule::S11 } else { Rule::S9 }));
+            self.next_stat = Some(stat_sn.next());
+        } else if distance == 0 {
+            self.next_stat = Some(stat_sn.next());
+        } else if self.first_stat.is_some_and(|first| !stat_sn.is_before(first)) && !sight.is_recovering {
+            sight.report(found(Rule::S10));
+        }
+        self.carriers = 0;
+    }
+}

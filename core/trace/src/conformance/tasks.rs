@@ -1,0 +1,538 @@
+//! SCSI commands from their header to their status: tags, R2Ts, data and residuals; rules S14 to S17, T1 to T7, D1 to D20.
+//!
+//! Only commands whose header was seen since the last hole are judged.
+
+use std::collections::VecDeque;
+
+use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
+use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::status::Status;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+
+use super::Sight;
+use super::numbers::SETTLED_NS;
+use super::rules::{Rule, Side};
+use super::violations::Found;
+use crate::iscsi::ranges::{DATA, Ranges};
+use crate::stream::stamp::Stamp;
+use crate::tables::CycleId;
+
+/// Open tasks that are judged; no command window is larger in practice.
+const OPEN_MAX: usize = 1 << 16;
+/// Open R2Ts of one task that are kept.
+const ROUNDS_MAX: usize = 256;
+/// Ended tasks whose tags are kept: what was under way for them may still come.
+const ENDED_KEPT: usize = 64;
+/// Bursts without F that are kept.
+const UNFINISHED_MAX: usize = 64;
+
+/// Statuses that a Data-In may carry: those of commands that ended well (RFC 7143 section 11.7.3).
+const STATUSES_OF_DATA_IN: [Status; 4] =
+    [Status::Good, Status::ConditionMet, Status::Intermediate, Status::IntermediateConditionMet];
+
+/// An R2T whose burst is not over.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Round {
+    target_transfer_tag: u32,
+    lun: Option<[u8; 8]>,
+    start: u32,
+    length: u32,
+    next_data_sn: u32,
+    next_offset: u32,
+}
+
+impl Round {
+    fn end(&self) -> u64 {
+        u64::from(self.start) + u64::from(self.length)
+    }
+}
+
+/// A command without a final response.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Task {
+    cycle: CycleId,
+    lun: Option<[u8; 8]>,
+    cmd_sn: Option<u32>,
+    expected_bytes: u32,
+    is_read: bool,
+    is_write: bool,
+    /// Whether unsolicited Data-Out may follow the command.
+    may_send_unsolicited: bool,
+    /// The end of what the initiator sends unsolicited, immediate data included, while that is not over.
+    due_end: Option<u32>,
+    unsolicited_bytes: u32,
+    next_unsolicited: u32,
+    next_data_in: u32,
+    next_r2t: u32,
+    data_in_count: u32,
+    /// The bytes of a read that came, or of a write that were sent.
+    bytes: Ranges,
+    byte_count: u64,
+    /// Data-In since the last F bit, and where the next one follows.
+    sequence_bytes: u64,
+    next_offset: u32,
+    /// The end of the R2Ts so far.
+    asked_end: u64,
+    rounds: Vec<Round>,
+    /// Whether a rule about its data was broken, or its end is in doubt: what follows from that is no violation of its own.
+    is_in_doubt: bool,
+}
+
+/// A burst that is complete but for its F bit.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Unfinished {
+    tag: u32,
+    cycle: CycleId,
+    at: Stamp,
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum End {
+    Status,
+    /// A task management function may have ended it.
+    Doubtful,
+}
+
+/// The commands of a connection since the last hole.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(super) struct Tasks {
+    open: FxHashMap<u32, Box<Task>>,
+    ended: VecDeque<(u32, End)>,
+    unfinished: Vec<Unfinished>,
+}
+
+/// The overlap of a new part with those that came, after it was added.
+fn add(bytes: &mut Ranges, offset: u32, length: u32) -> u64 {
+    let start = i64::from(offset);
+    u64::from(length) - bytes.add(start, start + i64::from(length), &DATA)
+}
+
+impl Tasks {
+    /// The header of a SCSI Command.
+    pub(super) fn command(&mut self, bhs: Bhs<'_>, at: Stamp, cycle: CycleId, sight: &mut Sight<'_>) {
+        let (Some(tag), Some(expected_bytes)) = (bhs.initiator_task_tag(), bhs.expected_data_transfer_length()) else {
+            return;
+        };
+        let found = |rule| Found::new(rule, Side::Initiator, at).of(tag, cycle);
+        let cmd_sn = bhs.cmd_sn().map(|number| number.0);
+        if let Some(open) = self.open.get(&tag) {
+            if open.cmd_sn == cmd_sn {
+                // a retry
+                return;
+            }
+            if !open.is_in_doubt {
+                sight.report(found(Rule::T1).only_seen(tag));
+            }
+        }
+        let (is_read, is_write) = (bhs.is_read() == Some(true), bhs.is_write() == Some(true));
+        let immediate = bhs.data_segment_length().unwrap_or(0);
+        let mut task = Task {
+            cycle,
+            lun: bhs.lun(),
+            cmd_sn,
+            expected_bytes,
+            is_read,
+            is_write,
+            may_send_unsolicited: bhs.is_final() == Some(false),
+            due_end: None,
+            unsolicited_bytes: immediate,
+            next_unsolicited: 0,
+            next_data_in: 0,
+            next_r2t: 0,
+            data_in_count: 0,
+            bytes: Ranges::default(),
+            byte_count: u64::from(immediate),
+            sequence_bytes: 0,
+            next_offset: 0,
+            asked_end: 0,
+            rounds: Vec::new(),
+            is_in_doubt: false,
+        };
+        if immediate > 0 && is_write {
+            task.bytes.add(0, i64::from(immediate), &DATA);
+            if sight.agreed.immediate_data == Some(false) {
+                sight.report(found(Rule::D1).only_seen(immediate));
+            }
+        }
+        if task.may_send_unsolicited && is_write {
+            task.due_end = sight.agreed.first_burst_bytes.map(|bytes| bytes.min(expected_bytes));
+        }
+        task.judge_first_burst(tag, at, sight);
+        if self.open.len() < OPEN_MAX {
+            self.open.insert(tag, Box::new(task));
+        }
+    }
+
+    /// A PDU of either side, after its numbers.
+    pub(super) fn take(&mut self, bhs: Bhs<'_>, opcode: Opcode, at: Stamp, sight: &mut Sight<'_>) {
+        self.length(bhs, opcode, at, sight);
+        match opcode {
+            Opcode::DataIn => self.data_in(bhs, at, sight),
+            Opcode::DataOut => self.data_out(bhs, at, sight),
+            Opcode::ReadyToTransfer => self.ready_to_transfer(bhs, at, sight),
+            Opcode::ScsiResponse => self.response(bhs, at, sight),
+            Opcode::TaskManagementRequest => self.managed(bhs, at, sight),
+            // it may end any task
+            Opcode::Reject | Opcode::AsyncMessage => self.open.values_mut().for_each(|task| task.is_in_doubt = true),
+            _ => {}
+        }
+        self.settle(at.time_ns, sight);
+    }
+
+    /// D16: the longest data segment that the receiver takes.
+    fn length(&self, bhs: Bhs<'_>, opcode: Opcode, at: Stamp, sight: &mut Sight<'_>) {
+        if matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse) {
+            return;
+        }
+        let side = if opcode.is_initiator() { Side::Initiator } else { Side::Target };
+        let length = bhs.data_segment_length().unwrap_or(0);
+        if let Some(longest) = sight.agreed.longest_data_bytes[side as usize]
+            && length > longest
+        {
+            sight.report(Found::new(Rule::D16, side, at).seen(length, longest));
+        }
+    }
+
+    /// The task that a PDU of the target answers; T2 and T3 if there is none.
+    fn answered(&mut self, bhs: Bhs<'_>, is_final: bool, at: Stamp, sight: &mut Sight<'_>) -> Option<u32> {
+        let tag = bhs.initiator_task_tag()?;
+        if self.open.contains_key(&tag) {
+            return Some(tag);
+        }
+        let end = self.ended.iter().rev().find(|(ended, _)| *ended == tag).map(|&(_, end)| end);
+        let rule = match end {
+            None if sight.is_whole && sight.is_alone => Rule::T2,
+            Some(End::Status) if is_final && !sight.is_recovering => Rule::T3,
+            _ => return None,
+        };
+        sight.report(Found::new(rule, Side::Target, at).only_seen(tag));
+        None
+    }
+
+    fn data_in(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
+        let has_status = bhs.has_status() == Some(true);
+        let found = |rule| Found::new(rule, Side::Target, at);
+        if let Some(status) = bhs.status().filter(|_| has_status) {
+            let is_good = STATUSES_OF_DATA_IN.iter().any(|&good| good as u8 == status);
+            if !is_good || bhs.is_final() == Some(false) {
+                sight.report(found(Rule::D15).only_seen(status));
+            }
+        }
+        let Some(tag) = self.answered(bhs, has_status, at, sight) else { return };
+        if let Some(task) = self.open.get_mut(&tag) {
+            task.data_in(bhs, tag, at, sight);
+        }
+        if has_status {
+            self.end(bhs, tag, at, sight);
+        }
+    }
+
+    fn ready_to_transfer(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
+        let Some(tag) = self.answered(bhs, false, at, sight) else { return };
+        if let Some(task) = self.open.get_mut(&tag) {
+            task.ready_to_transfer(bhs, tag, at, sight);
+        }
+    }
+
+    fn data_out(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
+        let Some(tag) = bhs.initiator_task_tag() else { return };
+        let Some(task) = self.open.get_mut(&tag) else { return };
+        let is_complete = task.data_out(bhs, tag, at, sight);
+        self.unfinished.retain(|burst| burst.tag != tag);
+        if is_complete && bhs.is_final() == Some(false) && self.unfinished.len() < UNFINISHED_MAX {
+            self.unfinished.push(Unfinished { tag, cycle: task.cycle, at });
+        }
+    }
+
+    fn response(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
+        let Some(tag) = self.answered(bhs, true, at, sight) else { return };
+        self.end(bhs, tag, at, sight);
+    }
+
+    /// The final response of a task.
+    fn end(&mut self, bhs: Bhs<'_>, tag: u32, at: Stamp, sight: &mut Sight<'_>) {
+        let Some(task) = self.open.remove(&tag) else { return };
+        task.judge_end(bhs, tag, at, sight);
+        self.note_ended(tag, if task.is_in_doubt { End::Doubtful } else { End::Status });
+        if let Some(place) = self.unfinished.iter().position(|burst| burst.tag == tag) {
+            // the target did without the F bit
+            let burst = self.unfinished.swap_remove(place);
+            sight.report(Found::new(Rule::D4, Side::Initiator, burst.at).of(tag, burst.cycle));
+        }
+    }
+
+    fn note_ended(&mut self, tag: u32, end: End) {
+        if self.ended.len() == ENDED_KEPT {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((tag, end));
+    }
+
+    /// A Task Management Function Request: which tasks it ends is not known before its response, nor what comes for them.
+    fn managed(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
+        let referenced = (bhs.function() == Some(1)).then(|| bhs.referenced_task_tag()).flatten();
+        for (&tag, task) in &mut self.open {
+            if referenced.is_none_or(|referenced| referenced == tag) {
+                task.is_in_doubt = true;
+            }
+        }
+        let is_referenced = |burst: &Unfinished| referenced.is_none_or(|referenced| referenced == burst.tag);
+        self.unfinished.retain(|burst| {
+            let is_over = is_referenced(burst) && at.time_ns - burst.at.time_ns >= SETTLED_NS;
+            if is_over {
+                sight.report(Found::new(Rule::D4, Side::Initiator, burst.at).of(burst.tag, burst.cycle));
+            }
+            !is_over
+        });
+    }
+
+    /// Bursts that lack their F bit for so long lack it for good.
+    fn settle(&mut self, now_ns: i64, sight: &mut Sight<'_>) {
+        if self.unfinished.is_empty() {
+            return;
+        }
+        self.unfinished.retain(|burst| {
+            let is_over = now_ns - burst.at.time_ns >= SETTLED_NS;
+            if is_over {
+                sight.report(Found::new(Rule::D4, Side::Initiator, burst.at).of(burst.tag, burst.cycle));
+            }
+            !is_over
+        });
+    }
+}
+
+impl Task {
+    fn is_bidirectional(&self) -> bool {
+        self.is_read && self.is_write
+    }
+
+    /// D3 and D4's other half: what came unsolicited so far.
+    fn judge_first_burst(&mut self, tag: u32, at: Stamp, sight: &mut Sight<'_>) {
+        if let Some(first_burst) = sight.agreed.first_burst_bytes
+            && self.is_write
+            && self.unsolicited_bytes > first_burst
+            && !self.is_in_doubt
+        {
+            let found = Found::new(Rule::D3, Side::Initiator, at).of(tag, self.cycle);
+            sight.report(found.seen(self.unsolicited_bytes, first_burst));
+            self.is_in_doubt = true;
+        }
+    }
+
+    fn data_in(&mut self, bhs: Bhs<'_>, tag: u32, at: Stamp, sight: &mut Sight<'_>) {
+        let found = |rule| Found::new(rule, Side::Target, at).of(tag, self.cycle);
+        let length = bhs.data_segment_length().unwrap_or(0);
+        let (Some(data_sn), Some(offset)) = (bhs.data_sn(), bhs.buffer_offset()) else { return };
+        self.data_in_count += 1;
+        if self.is_bidirectional() || self.is_in_doubt {
+            return;
+        }
+        if data_sn.0 != self.next_data_in && !sight.is_recovering {
+            sight.report(found(Rule::S14).seen(data_sn.0, self.next_data_in));
+        }
+        self.next_data_in = data_sn.0.wrapping_add(1);
+        if length == 0 {
+            return;
+        }
+        let end = u64::from(offset) + u64::from(length);
+        if end > u64::from(self.expected_bytes) {
+            sight.report(found(Rule::D13).seen(end, self.expected_bytes));
+            self.is_in_doubt = true;
+            return;
+        }
+        let twice = add(&mut self.bytes, offset, length);
+        self.byte_count += u64::from(length) - twice;
+        if twice > 0 && !sight.is_recovering {
+            sight.report(found(Rule::D12).only_seen(twice));
+        } else if offset < self.next_offset && !sight.is_recovering {
+            let (rule, is_agreed) = if self.sequence_bytes > 0 {
+                (Rule::D10, sight.agreed.data_pdu_in_order)
+            } else {
+                (Rule::D11, sight.agreed.data_sequence_in_order)
+            };
+            if is_agreed == Some(true) {
+                sight.report(found(rule).seen(offset, self.next_offset));
+            }
+        }
+        self.next_offset = u32::try_from(end).unwrap_or(u32::MAX);
+        self.sequence_bytes += u64::from(length);
+        if let Some(max_burst) = sight.agreed.max_burst_bytes
+            && self.sequence_bytes > u64::from(max_burst)
+        {
+            sight.report(found(Rule::D14).seen(self.sequence_bytes, max_burst));
+            self.sequence_bytes = 0;
+        }
+        if bhs.is_final() == Some(true) {
+            self.sequence_bytes = 0;
+        }
+    }
+
+    fn ready_to_transfer(&mut self, bhs: Bhs<'_>, tag: u32, at: Stamp, sight: &mut Sight<'_>) {
+        let found = |rule| Found::new(rule, Side::Target, at).of(tag, self.cycle);
+        let (Some(ttt), Some(start), Some(length), Some(r2t_sn)) = (
+            bhs.target_transfer_tag(),
+            bhs.buffer_offset(),
+            bhs.desired_data_transfer_length(),
+            bhs.r2t_sn(),
+        ) else {
+            return;
+        };
+        if ttt == RESERVED_TAG || self.rounds.iter().any(|round| round.target_transfer_tag == ttt) {
+            sight.report(found(Rule::T4).only_seen(ttt));
+        }
+        if self.is_in_doubt {
+            return;
+        }
+        if r2t_sn.0 != self.next_r2t && !self.is_bidirectional() && !sight.is_recovering {
+            sight.report(found(Rule::S16).seen(r2t_sn.0, self.next_r2t));
+        }
+        self.next_r2t = r2t_sn.0.wrapping_add(1);
+        if bhs.lun() != self.lun {
+            sight.report(found(Rule::T7));
+        }
+        if let Some(max_burst) = sight.agreed.max_burst_bytes
+            && length > max_burst
+        {
+            sight.report(found(Rule::D5).seen(length, max_burst));
+        }
+        let end = u64::from(start) + u64::from(length);
+        if end > u64::from(self.expected_bytes) {
+            sight.report(found(Rule::D6).seen(end, self.expected_bytes));
+            self.is_in_doubt = true;
+            return;
+        }
+        self.judge_again(start, length, &found, sight);
+        if u64::from(start) < self.asked_end
+            && !sight.is_recovering
+            && sight.agreed.data_sequence_in_order == Some(true)
+        {
+            sight.report(found(Rule::D11).seen(start, self.asked_end));
+        }
+        self.asked_end = self.asked_end.max(end);
+        if self.rounds.len() < ROUNDS_MAX {
+            let lun = bhs.lun();
+            self.rounds.push(Round {
+                target_transfer_tag: ttt,
+                lun,
+                start,
+                length,
+                next_data_sn: 0,
+                next_offset: start,
+            });
+        }
+        if let Some(most) = sight.agreed.max_outstanding_r2t
+            && self.rounds.len() as u64 > u64::from(most)
+        {
+            sight.report(found(Rule::D8).seen(self.rounds.len() as u64, most));
+        }
+    }
+
+    /// D7: bytes that came already, or are due unsolicited.
+    fn judge_again(&self, start: u32, length: u32, found: &impl Fn(Rule) -> Found, sight: &mut Sight<'_>) {
+        if sight.is_recovering {
+            return;
+        }
+        let mut bytes = self.bytes.clone();
+        if let Some(due_end) = self.due_end {
+            bytes.add(0, i64::from(due_end), &DATA);
+        }
+        let again = add(&mut bytes, start, length);
+        if again > 0 {
+            sight.report(found(Rule::D7).only_seen(again));
+        }
+    }
+
+    /// A Data-Out. Returns whether its burst is complete with it.
+    fn data_out(&mut self, bhs: Bhs<'_>, tag: u32, at: Stamp, sight: &mut Sight<'_>) -> bool {
+        let found = |rule| Found::new(rule, Side::Initiator, at).of(tag, self.cycle);
+        let length = bhs.data_segment_length().unwrap_or(0);
+        let (Some(ttt), Some(data_sn), Some(offset)) =
+            (bhs.target_transfer_tag(), bhs.data_sn(), bhs.buffer_offset())
+        else {
+            return false;
+        };
+        if self.is_in_doubt {
+            return false;
+        }
+        let end = u64::from(offset) + u64::from(length);
+        let is_final = bhs.is_final() == Some(true);
+        let twice = add(&mut self.bytes, offset, length);
+        self.byte_count += u64::from(length) - twice;
+        if ttt == RESERVED_TAG {
+            if sight.agreed.initial_r2t == Some(true) || !self.may_send_unsolicited {
+                sight.report(found(Rule::D2).only_seen(length));
+            }
+            if data_sn.0 != self.next_unsolicited && !sight.is_recovering {
+                sight.report(found(Rule::S15).seen(data_sn.0, self.next_unsolicited));
+            }
+            self.next_unsolicited = data_sn.0.wrapping_add(1);
+            self.unsolicited_bytes = self.unsolicited_bytes.saturating_add(length);
+            self.judge_first_burst(tag, at, sight);
+            let is_complete = self.due_end.is_some_and(|due_end| end >= u64::from(due_end));
+            if is_final {
+                self.due_end = None;
+            }
+            return is_complete;
+        }
+        let Some(place) = self.rounds.iter().position(|round| round.target_transfer_tag == ttt) else {
+            if !sight.is_recovering {
+                sight.report(found(Rule::T5).only_seen(ttt));
+                self.is_in_doubt = true;
+            }
+            return false;
+        };
+        let round = &mut self.rounds[place];
+        if bhs.lun().is_some_and(|lun| Some(lun) != round.lun && Some(lun) != self.lun) {
+            sight.report(found(Rule::T6));
+        }
+        if data_sn.0 != round.next_data_sn && !sight.is_recovering {
+            sight.report(found(Rule::S15).seen(data_sn.0, round.next_data_sn));
+        }
+        round.next_data_sn = data_sn.0.wrapping_add(1);
+        let is_outside = offset < round.start || end > round.end();
+        if is_outside || (is_final && end < round.end() && !sight.is_recovering) {
+            sight.report(found(Rule::D9).seen(end, round.end()));
+            self.is_in_doubt = true;
+            return false;
+        }
+        if offset < round.next_offset && sight.agreed.data_pdu_in_order == Some(true) && !sight.is_recovering {
+            sight.report(found(Rule::D10).seen(offset, round.next_offset));
+        }
+        round.next_offset = u32::try_from(end).unwrap_or(u32::MAX);
+        let is_complete = end == round.end();
+        if is_final {
+            self.rounds.swap_remove(place);
+        }
+        is_complete
+    }
+
+    /// The final response: residuals, and whether all bytes were transferred.
+    fn judge_end(&self, bhs: Bhs<'_>, tag: u32, at: Stamp, sight: &mut Sight<'_>) {
+        let found = |rule| Found::new(rule, Side::Target, at).of(tag, self.cycle);
+        let (is_over, is_under) = (bhs.is_overflow() == Some(true), bhs.is_underflow() == Some(true));
+        let residual = bhs.residual_count().unwrap_or(0);
+        if (is_over && is_under) || ((is_over || is_under) && residual == 0) {
+            sight.report(found(Rule::D20).only_seen(residual));
+        }
+        let counted = self.data_in_count + self.next_r2t;
+        if let Some(exp_data_sn) = bhs.exp_data_sn().map(|number| number.0)
+            && !sight.is_recovering
+            && ![0, self.data_in_count, self.next_r2t, counted].contains(&exp_data_sn)
+        {
+            sight.report(found(Rule::S17).seen(exp_data_sn, counted));
+        }
+        let is_good = bhs.status() == Some(Status::Good as u8);
+        if !is_good || self.is_in_doubt || self.is_bidirectional() || (is_over && is_under) {
+            return;
+        }
+        let expected = u64::from(self.expected_bytes).saturating_sub(if is_under { residual.into() } else { 0 });
+        if self.byte_count < expected {
+            let rule = if self.is_write { Rule::D18 } else { Rule::D17 };
+            if self.is_read || self.is_write {
+                sight.report(found(rule).seen(self.byte_count, expected));
+            }
+        }
+    }
+}
