@@ -7,6 +7,8 @@ use crate::iscsi::keys::{Defaults, Negotiation};
 /// What was agreed; `None` where it is not known.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
+    /// Whether the session has one connection: MaxConnections=1.
+    pub is_alone: bool,
     /// ImmediateData.
     pub immediate_data: Option<bool>,
     /// InitialR2T.
@@ -32,9 +34,11 @@ impl Agreed {
     pub fn of(negotiation: &Negotiation, defaults: Defaults) -> Self {
         let mut agreed = Self::default();
         for (offer, effective) in negotiation.effective(defaults) {
-            let number = |value: &str| iscsitrace_wire::text::numeric(value).and_then(|number| u32::try_from(number).ok());
+            let number =
+                |value: &str| iscsitrace_wire::text::numeric(value).and_then(|number| u32::try_from(number).ok());
             let truth = iscsitrace_wire::text::boolean(&effective.target);
             match offer.key {
+                "MaxConnections" => agreed.is_alone = number(&effective.target) == Some(1),
                 "ImmediateData" => agreed.immediate_data = truth,
                 "InitialR2T" => agreed.initial_r2t = truth,
                 "FirstBurstLength" => agreed.first_burst_bytes = number(&effective.target),

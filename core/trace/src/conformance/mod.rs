@@ -37,8 +37,6 @@ use violations::{Found, Report};
 pub(crate) struct Sight<'a> {
     /// Whether every PDU of the connection was seen, from the first of its login on.
     is_whole: bool,
-    /// Whether the session has no other connection.
-    is_alone: bool,
     /// Whether numbers and data may come again: ErrorRecoveryLevel is above 0, or something called for a recovery.
     is_recovering: bool,
     agreed: Agreed,
@@ -60,8 +58,8 @@ impl Sight<'_> {
 pub(crate) struct Around {
     /// Its number.
     pub connection: u32,
-    /// Whether its session has no other connection.
-    pub is_alone: bool,
+    /// Whether the initiator's name is known, which its first Login Request has.
+    pub is_named: bool,
 }
 
 /// The judge of one connection.
@@ -80,6 +78,11 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
+    /// Whether every PDU of the connection was seen, from the first of its login on.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
     /// The login is over, and no text of it is missing.
     pub(crate) fn agree(&mut self, agreed: Agreed) {
         self.agreed = agreed;
@@ -101,13 +104,11 @@ impl Judge {
     ) -> (Sight<'a>, &'a mut Numbers, &'a mut Tasks) {
         let Self { is_whole, agreed, has_recovered, report, numbers, tasks, .. } = self;
         let is_recovering = *has_recovered || agreed.error_recovery_level.is_some_and(|level| level > 0);
-        let Around { connection, is_alone } = around;
         let sight = Sight {
             is_whole: *is_whole,
-            is_alone,
             is_recovering,
             agreed: *agreed,
-            connection,
+            connection: around.connection,
             report,
             violations,
             counters,
@@ -151,7 +152,7 @@ impl Judge {
     ) {
         if !self.has_begun {
             self.has_begun = true;
-            self.is_whole = opcode == Opcode::LoginRequest;
+            self.is_whole = opcode == Opcode::LoginRequest && around.is_named;
         }
         let has_wrong_digest = [pdu.header_digest_ok, pdu.data_digest_ok].contains(&Some(false));
         self.has_recovered |= has_wrong_digest || opcode == Opcode::SnackRequest;

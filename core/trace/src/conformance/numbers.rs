@@ -103,7 +103,7 @@ impl Numbers {
         let tag = bhs.initiator_task_tag().unwrap_or(RESERVED_TAG);
         if let Some(max) = self.max_cmd
             && sight.is_whole
-            && sight.is_alone
+            && sight.agreed.is_alone
             && cmd_sn.is_after(max)
             && self.max_cmd_said.is_none_or(|said| cmd_sn.is_after(said))
         {
@@ -146,7 +146,7 @@ impl Numbers {
         let before = self.tags[cmd_sn.0 as usize % TAGS_KEPT].filter(|&(number, _)| number == cmd_sn);
         if let (Some((_, other)), Some(next)) = (before, self.next_cmd)
             && other != tag
-            && sight.is_alone
+            && sight.agreed.is_alone
         {
             sight.report(Found::new(Rule::S2, Side::Initiator, at).seen(cmd_sn.0, next.0));
         }

@@ -203,7 +203,7 @@ impl Tasks {
         }
         let end = self.ended.iter().rev().find(|(ended, _)| *ended == tag).map(|&(_, end)| end);
         let rule = match end {
-            None if sight.is_whole && sight.is_alone => Rule::T2,
+            None if sight.is_whole && sight.agreed.is_alone => Rule::T2,
             Some(End::Status) if is_final && !sight.is_recovering => Rule::T3,
             _ => return None,
         };
@@ -371,12 +371,9 @@ impl Task {
 
     fn ready_to_transfer(&mut self, bhs: Bhs<'_>, tag: u32, at: Stamp, sight: &mut Sight<'_>) {
         let found = |rule| Found::new(rule, Side::Target, at).of(tag, self.cycle);
-        let (Some(ttt), Some(start), Some(length), Some(r2t_sn)) = (
-            bhs.target_transfer_tag(),
-            bhs.buffer_offset(),
-            bhs.desired_data_transfer_length(),
-            bhs.r2t_sn(),
-        ) else {
+        let (Some(ttt), Some(start), Some(length), Some(r2t_sn)) =
+            (bhs.target_transfer_tag(), bhs.buffer_offset(), bhs.desired_data_transfer_length(), bhs.r2t_sn())
+        else {
             return;
         };
         if ttt == RESERVED_TAG || self.rounds.iter().any(|round| round.target_transfer_tag == ttt) {
@@ -448,8 +445,7 @@ impl Task {
     fn data_out(&mut self, bhs: Bhs<'_>, tag: u32, at: Stamp, sight: &mut Sight<'_>) -> bool {
         let found = |rule| Found::new(rule, Side::Initiator, at).of(tag, self.cycle);
         let length = bhs.data_segment_length().unwrap_or(0);
-        let (Some(ttt), Some(data_sn), Some(offset)) =
-            (bhs.target_transfer_tag(), bhs.data_sn(), bhs.buffer_offset())
+        let (Some(ttt), Some(data_sn), Some(offset)) = (bhs.target_transfer_tag(), bhs.data_sn(), bhs.buffer_offset())
         else {
             return false;
         };

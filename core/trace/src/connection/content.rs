@@ -46,8 +46,9 @@ impl IscsiContent {
         if self.is_client_initiator { tcp_direction } else { 1 - tcp_direction }
     }
 
+    /// Reads the next bytes of a direction, at that frame.
     #[inline]
-    fn chunk(&mut self, tcp_direction: usize, chunk: &Chunk<'_>, context: &mut Context) {
+    fn chunk(&mut self, tcp_direction: usize, chunk: &Chunk<'_>, frame: u64, context: &mut Context) {
         let direction = self.direction(tcp_direction);
         let to_target = direction == 0;
         if self.framers[direction].is_digest_unknown() {
@@ -58,7 +59,12 @@ impl IscsiContent {
         let framer = &mut self.framers[direction];
         let was_login = !to_target && !self.connection.login.is_complete;
         let connection = &mut self.connection;
-        framer.chunk(chunk, &mut ConnectionListener { connection, context, to_target, is_other_lost });
+        // held behind bytes that are missing: what the other direction lacks, too, lies between them
+        let is_stale = chunk.frame < frame && !connection.is_whole();
+        framer.chunk(chunk, &mut ConnectionListener::new(connection, context, to_target, is_other_lost || is_stale));
+        if is_stale {
+            self.connection.note_unread();
+        }
         if was_login && self.connection.login.is_complete {
             // from now on the initiator's PDUs carry the agreed digests
             let digests = self.connection.login.digests();
@@ -83,7 +89,7 @@ impl IscsiContent {
     fn before_capture(&mut self, tcp_direction: usize, offset: i64, length: u64, context: &mut Context) {
         let direction = self.direction(tcp_direction);
         let (to_target, is_other_lost) = (direction == 0, self.framers[1 - direction].is_lost());
-        let listener = &mut ConnectionListener { connection: &mut self.connection, context, to_target, is_other_lost };
+        let listener = &mut ConnectionListener::new(&mut self.connection, context, to_target, is_other_lost);
         self.framers[direction].gap(offset, length, listener);
     }
 
@@ -99,12 +105,8 @@ impl IscsiContent {
         let has_open_tasks = self.connection.has_open_tasks();
         let is_lost = self.framers.each_ref().map(Framer::is_lost);
         for (direction, framer) in self.framers.iter_mut().enumerate() {
-            framer.finish(&mut ConnectionListener {
-                connection: &mut self.connection,
-                context,
-                to_target: direction == 0,
-                is_other_lost: is_lost[1 - direction],
-            });
+            let is_other_lost = is_lost[1 - direction];
+            framer.finish(&mut ConnectionListener::new(&mut self.connection, context, direction == 0, is_other_lost));
         }
         let has_gap = self.connection.has_gap;
         let unread = self.framers.each_ref().map(|framer| UnreadBytes {
@@ -154,15 +156,21 @@ impl Content {
         let has_start = detector.has_start();
         let [out, back] = if is_client_initiator { [0, 1] } else { [1, 0] };
         let mut framers = [Framer::new(0, has_start[out]), Framer::new(0, has_start[back])];
+        let mut connection = IscsiConnection::new(number);
+        if has_start == [true; 2] {
+            connection.begin_whole();
+        }
         let has_start = has_start != [false; 2];
         if has_start {
             framers.iter_mut().for_each(Framer::begin_login);
         }
-        let connection = IscsiConnection::new(number);
         let mut iscsi = Box::new(IscsiContent { connection, framers, is_client_initiator, has_start });
         for event in events {
             match event {
-                Event::Chunk { direction, chunk } => iscsi.chunk(direction, &chunk.chunk(), context),
+                Event::Chunk { direction, chunk } => {
+                    let chunk = chunk.chunk();
+                    iscsi.chunk(direction, &chunk, chunk.frame, context);
+                }
                 Event::Gap { direction, offset, length } => iscsi.gap(direction, offset, length, context),
             }
         }
@@ -195,7 +203,7 @@ impl StreamSink for ContentSink<'_> {
     #[inline]
     fn chunk(&mut self, chunk: Chunk<'_>) {
         match self.content {
-            Content::Iscsi(iscsi) => iscsi.chunk(self.direction, &chunk, self.context),
+            Content::Iscsi(iscsi) => iscsi.chunk(self.direction, &chunk, self.frame, self.context),
             Content::Other => {}
             Content::Undecided(detector) => match detector.chunk(self.direction, &chunk) {
                 Verdict::Undecided => {}

@@ -196,6 +196,13 @@ impl TcpConnection {
         if let Some(acknowledged) = acknowledged.filter(|_| !is_early) {
             self.acknowledge(1 - direction, acknowledged, packet, context, budget);
         }
+        if segment.payload_length > 0
+            && acknowledged.is_some_and(|acknowledged| acknowledged > self.halves[1 - direction].reassembly.next())
+            && let Some(iscsi) = self.content.iscsi()
+        {
+            // it may answer what was not captured
+            iscsi.connection.note_unread();
+        }
         self.analysis.begin_with(segment.payload_length > 0, self.number, &mut context.apart);
         let (class, is_progress) = if segment.payload_length > 0 {
             self.payload(direction, packet, segment, offset, context, budget)

@@ -126,6 +126,14 @@ impl Ranges {
         }
     }
 
+    /// What is missing from this number on was never used.
+    pub fn pass_from(&mut self, number: SerialNumber, sequence: &Sequence) {
+        let start = self.place(number);
+        if start < self.last.1 {
+            self.add(start, self.last.1, sequence);
+        }
+    }
+
     /// Adds the values of `start..end`; returns how many of them are new. Those before the first range are too old to know.
     #[inline]
     pub fn add(&mut self, start: i64, end: i64, sequence: &Sequence) -> u64 {

@@ -28,6 +28,8 @@ const TASK_REASSIGN: u8 = 8;
 /// Reasons of a logout (RFC 7143 section 11.14.1).
 const CLOSE_SESSION: u8 = 0;
 const CLOSE_CONNECTION: u8 = 1;
+/// Tasks that were aborted and are kept: few PDUs are under way for them.
+const ABORTED_KEPT: usize = 32;
 /// The last commands among which a task that changes its connection is looked for.
 const COMMANDS_MAX: usize = 1 << 10;
 
@@ -176,12 +178,30 @@ impl IscsiConnection {
         }
     }
 
-    /// Ends a task that the target aborted: no status of it follows.
+    /// Ends a task that the target aborted. No status of it may follow; if one does, and no PDU is missing, it is its own.
     fn abort(&mut self, tag: u32, by: u8, pdu: &Pdu<'_>, context: &mut Context) {
         let Some(task) = self.tasks.remove(&tag) else { return };
         context.end_cycle(task.cycle, pdu.completion().time_ns, by);
         context.counters.add(Counter::TaskAborted, Some(self.number), pdu.first.frame);
+        if self.is_whole {
+            if self.aborted.len() == ABORTED_KEPT {
+                self.aborted.pop_front();
+            }
+            self.aborted.push_back((tag, task.clone()));
+        }
         self.abandon(*task, pdu.first.frame, context);
+    }
+
+    /// A PDU for a tag that no task has: that of a task that was aborted is open again.
+    #[cold]
+    pub(super) fn reopen(&mut self, answer: Bhs<'_>) {
+        let Some(tag) = answer.initiator_task_tag().filter(|tag| self.is_whole && !self.tasks.contains_key(tag)) else {
+            return;
+        };
+        let place = self.aborted.iter().position(|&(aborted, _)| aborted == tag);
+        if let Some((tag, task)) = place.and_then(|place| self.aborted.remove(place)) {
+            self.tasks.insert(tag, task);
+        }
     }
 
     /// A command in flight ends without a status, unless that comes after all.

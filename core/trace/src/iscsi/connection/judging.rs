@@ -15,19 +15,16 @@ use crate::tables::CycleId;
 impl IscsiConnection {
     /// PDUs may have passed that were not read.
     #[cold]
-    pub(super) fn judge_anew(&mut self) {
+    pub(crate) fn note_unread(&mut self) {
+        self.is_whole = false;
         if let Some(judge) = &mut self.judge {
             judge.begin_anew();
         }
     }
 
-    fn around(&self, context: &Context) -> Around {
-        let rows = &context.sessions.rows;
-        let is_alone = self.session.is_some_and(|session| {
-            let row = context.sessions.row(session);
-            rows.connection_count.get(row) == Some(&1) && rows.is_login_captured.get(row) == Some(&true)
-        });
-        Around { connection: self.number, is_alone }
+    fn around(&self) -> Around {
+        let is_named = self.judge.is_none() && self.login.negotiation.initiator("InitiatorName").is_some();
+        Around { connection: self.number, is_named }
     }
 
     /// The judge gets the header of a SCSI Command; without a cycle nothing certain is known of it.
@@ -38,7 +35,7 @@ impl IscsiConnection {
         cycle: Option<CycleId>,
         context: &mut Context,
     ) {
-        let around = self.around(context);
+        let around = self.around();
         let judge = self.judge.get_or_insert_default();
         match cycle {
             Some(cycle) => {
@@ -58,10 +55,10 @@ impl IscsiConnection {
 
     /// The judge gets a PDU, after the pass; `is_login_end` if it ends the login.
     pub(super) fn judge_pdu(&mut self, pdu: &Pdu<'_>, opcode: Opcode, is_login_end: bool, context: &mut Context) {
-        let around = self.around(context);
+        let around = self.around();
         let judge: &mut Judge = self.judge.get_or_insert_default();
         judge.take(pdu, opcode, around, &mut context.tables.violations, &mut context.counters);
-        if is_login_end && !self.login.has_gap {
+        if is_login_end && judge.is_whole() {
             let defaults = if self.login.is_further { Defaults::OfConnection } else { Defaults::All };
             judge.agree(Agreed::of(&self.login.negotiation, defaults));
         }

@@ -25,11 +25,23 @@ pub struct ConnectionListener<'a> {
     pub context: &'a mut Context,
     /// The direction.
     pub to_target: bool,
-    /// Whether the position of the next header of the other direction is unknown: PDUs may pass there.
-    pub is_other_lost: bool,
+    /// Whether PDUs of the other direction may have passed that were not read, or will be read later than they came.
+    pub is_out_of_step: bool,
+    /// Whether bytes are read later than they came.
+    pub is_reading_kept: bool,
 }
 
-impl ConnectionListener<'_> {
+impl<'a> ConnectionListener<'a> {
+    /// A connection that listens to the framer of one direction.
+    pub fn new(
+        connection: &'a mut IscsiConnection,
+        context: &'a mut Context,
+        to_target: bool,
+        is_out_of_step: bool,
+    ) -> Self {
+        Self { connection, context, to_target, is_out_of_step, is_reading_kept: false }
+    }
+
     /// What the data of a Data-In says of a logical unit.
     fn describes(&self, header: Bhs<'_>) -> Option<ParameterData> {
         header.initiator_task_tag().and_then(|tag| self.connection.tasks.get(&tag))?.describes
@@ -57,8 +69,8 @@ impl Listener for ConnectionListener<'_> {
 
     #[inline]
     fn begin(&mut self, header: Bhs<'_>, first: Stamp) {
-        if self.is_other_lost {
-            self.connection.judge_anew();
+        if self.is_out_of_step || self.is_reading_kept {
+            self.connection.note_unread();
         }
         if self.to_target {
             self.connection.begin(header, first, self.context);
@@ -91,8 +103,9 @@ impl Listener for ConnectionListener<'_> {
         self.connection.explain(self.to_target, bytes, digests, header, kept, self.context)
     }
 
-    fn found_again(&mut self) {
-        self.connection.judge_anew();
+    fn found_again(&mut self, is_reading_kept: bool) {
+        self.is_reading_kept = is_reading_kept;
+        self.connection.note_unread();
     }
 
     fn wait(&mut self, is_waiting: bool) {

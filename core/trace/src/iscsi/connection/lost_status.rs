@@ -19,13 +19,16 @@ impl IscsiConnection {
     /// Bytes are missing from the capture.
     pub fn note_gap(&mut self, to_target: bool) {
         self.has_gap = true;
-        self.judge_anew();
+        self.note_unread();
         self.lost_statuses.is_next_unknown |= !to_target;
     }
 
     /// A PDU shows that all statuses below `until` were sent.
     #[inline]
     pub(super) fn note_statuses(&mut self, until: SerialNumber, time_ns: i64, context: &mut Context) {
+        if self.is_whole {
+            return;
+        }
         // the first status seen may be any
         let Some(next) = self.stat_sn() else { return };
         if let Some(numbers) = self.lost_statuses.note(next, until) {

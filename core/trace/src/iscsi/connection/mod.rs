@@ -85,6 +85,8 @@ pub struct IscsiConnection {
     pub missing: MissingPdus,
     /// Whether bytes are missing from the capture.
     pub has_gap: bool,
+    /// Whether every PDU was read, from the first one on: then what its numbers skip was never sent.
+    is_whole: bool,
     /// The last progress of its reads, writes and flushes: new data, an R2T or a status.
     progress_ns: i64,
     /// MaxRecvDataSegmentLength of the receiver, by direction, after the login.
@@ -94,6 +96,8 @@ pub struct IscsiConnection {
     totals: PduTotals,
     /// Boxed: the table has room for as many as were ever open at once.
     tasks: FxHashMap<u32, Box<Task>>,
+    /// The latest tasks that were aborted, by tag.
+    aborted: VecDeque<(u32, Box<Task>)>,
     /// Number of tasks so far.
     tasks_opened: u64,
     /// The command or Data-Out with the last header. It counts from its header on, because its answer can be read
@@ -121,6 +125,17 @@ impl IscsiConnection {
     /// A new iSCSI connection.
     pub fn new(number: u32) -> Self {
         Self { number, progress_ns: NULL_NS, ..Self::default() }
+    }
+
+    /// It is read from the start of both streams.
+    pub fn begin_whole(&mut self) {
+        self.is_whole = true;
+    }
+
+    /// Whether every PDU was read, from the first one on.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
     }
 
     /// The keys of its login.
@@ -151,7 +166,7 @@ impl IscsiConnection {
             Opcode::DataIn | Opcode::DataOut | Opcode::ScsiResponse if bhs.initiator_task_tag().is_none() => {
                 cycle = self.of_next_task(pdu, opcode, context);
                 if cycle.is_none() {
-                    context.counters.add(Counter::PduWithoutTask, Some(self.number), pdu.first.frame);
+                    self.note_without_task(pdu.first.frame, context);
                 }
             }
             Opcode::ScsiCommand | Opcode::DataOut => cycle = self.complete(pdu, context),
@@ -257,9 +272,14 @@ impl IscsiConnection {
             let session = self.session(context);
             if let Some(state) = context.sessions.state_mut(session) {
                 state.totals = state.totals.with(&self.totals);
-                // the last commands may be missing, too
                 if let Some((commands, exp_cmd_sn)) = state.commands.as_mut().zip(self.exp_cmd_sn) {
-                    commands.reach(exp_cmd_sn, &COMMANDS);
+                    if self.is_whole {
+                        // what the target never had was never sent
+                        commands.pass_from(exp_cmd_sn, &COMMANDS);
+                    } else {
+                        // the last commands may be missing, too
+                        commands.reach(exp_cmd_sn, &COMMANDS);
+                    }
                 }
             }
         }

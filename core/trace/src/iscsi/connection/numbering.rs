@@ -51,7 +51,7 @@ impl IscsiConnection {
             if bhs.is_immediate() == Some(true) {
                 // it carries the next number, and does not use it
                 state.expect_cmd_sn(cmd_sn);
-            } else if matches!(state.note_cmd_sn(cmd_sn), Order::Again | Order::Other) {
+            } else if matches!(state.note_cmd_sn(cmd_sn), Order::Again | Order::Other) && !self.is_whole {
                 context.counters.add(Counter::CmdSnOutOfOrder, Some(self.number), frame);
             }
             return;
@@ -88,6 +88,9 @@ impl IscsiConnection {
             self.lost_statuses.found(stat_sn);
         }
         if order == Order::Next {
+            return;
+        }
+        if self.is_whole {
             return;
         }
         if order.is_behind() {

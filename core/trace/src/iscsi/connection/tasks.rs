@@ -48,7 +48,7 @@ impl IscsiConnection {
         };
         let is_data_in_any_order = state.as_ref().is_some_and(|state| state.is_data_in_any_order);
         let Some(tag) = bhs.initiator_task_tag() else {
-            context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
+            self.note_without_task(first.frame, context);
             return None;
         };
         if let Some(state) = state {
@@ -71,6 +71,7 @@ impl IscsiConnection {
         if let Some(state) = context.sessions.state_mut(session) {
             state.note_command(context.tables.cycles.row(cycle), &context.tables.cycles);
         }
+        self.aborted.retain(|&(aborted, _)| aborted != tag);
         if !self.unclaimed.is_empty() {
             self.claim(tag, first, context);
         }
@@ -104,7 +105,7 @@ impl IscsiConnection {
     fn data_out(&mut self, bhs: Bhs<'_>, first: Stamp, context: &mut Context) -> Begun {
         self.close_outlived(bhs, first, context);
         let Some(task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.get_mut(&tag)) else {
-            context.counters.add(Counter::PduWithoutTask, Some(self.number), first.frame);
+            self.note_without_task(first.frame, context);
             return Begun::Nothing;
         };
         let cycle = task.cycle;
@@ -132,9 +133,12 @@ impl IscsiConnection {
     /// Processes a PDU of an open task.
     pub(super) fn of_task(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) -> Option<CycleId> {
         self.close_outlived(pdu.bhs(), pdu.first, context);
+        if !self.aborted.is_empty() {
+            self.reopen(pdu.bhs());
+        }
         let cycle = self.answer(pdu, opcode, context);
         if cycle.is_none() {
-            context.counters.add(Counter::PduWithoutTask, Some(self.number), pdu.first.frame);
+            self.note_without_task(pdu.first.frame, context);
             self.totals.orphan_r2ts += u64::from(opcode == Opcode::ReadyToTransfer);
             self.keep_unclaimed(pdu);
         }
@@ -228,8 +232,18 @@ impl IscsiConnection {
         }
     }
 
+    /// Counts a PDU whose command was not read, unless every PDU was: then no command has its tag.
+    pub(super) fn note_without_task(&mut self, frame: u64, context: &mut Context) {
+        if !self.is_whole {
+            context.counters.add(Counter::PduWithoutTask, Some(self.number), frame);
+        }
+    }
+
     #[cold]
     fn note_some_missing(&mut self, missing: Missing, size: i64, frame: u64, context: &mut Context) {
+        if self.is_whole {
+            return;
+        }
         let data = missing.data_out + missing.data_in;
         self.missing.add_data(0, missing.data_out);
         self.missing.add_data(1, missing.data_in);

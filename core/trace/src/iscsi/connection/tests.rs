@@ -450,7 +450,7 @@ fn a_listener_waits_in_its_direction() {
         let (mut connection, mut context) = opened(&[]);
         connection.spans.iter_mut().for_each(|spans| spans.is_waiting = true);
         let (connection, context) = (&mut connection, &mut context);
-        ConnectionListener { connection, context, to_target, is_other_lost: false }.wait(false);
+        ConnectionListener::new(connection, context, to_target, false).wait(false);
         assert_eq!(connection.spans.each_ref().map(|spans| spans.is_waiting), [!to_target, to_target]);
     }
 }

@@ -34,8 +34,9 @@ pub trait Listener: Judge {
     /// PDUs whose headers were cut away, in these bytes before `header`, count for their tasks if the tasks expect PDUs that fill
     /// them. Returns whether the last of them had data; none if nothing fits.
     fn explain(&mut self, bytes: Range<i64>, digests: [bool; 2], header: Bhs<'_>, kept: &Kept) -> Option<bool>;
-    /// A header was found where the position of the next one was unknown: PDUs may have passed before it.
-    fn found_again(&mut self);
+    /// A header was found where the position of the next one was unknown: PDUs may have passed before it. If they were kept,
+    /// they are read now, later than they came, until it is called again.
+    fn found_again(&mut self, is_reading_kept: bool);
     /// Whether PDUs whose headers were cut away may be explained later.
     fn wait(&mut self, is_waiting: bool);
     /// The digest of the last data came after its PDU was handed over, at this stream offset.

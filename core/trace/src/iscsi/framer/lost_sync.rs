@@ -125,7 +125,6 @@ impl Framer {
         listener: &mut impl Listener,
     ) -> u32 {
         self.had_data = false;
-        listener.found_again();
         if search.is_first || search.is_due() {
             search.synchroniser.kept.push(chunk);
         }
@@ -133,10 +132,13 @@ impl Framer {
         if search.is_first
             && let Some(start) = search.synchroniser.first_before(found, digests, listener)
         {
+            listener.found_again(true);
             self.read_from(start, &search, listener);
+            listener.found_again(false);
             // the chunk was the last of those that were kept
             return chunk.length;
         }
+        listener.found_again(false);
         let (bytes, has) = (search.lost_at..found.offset, self.digests_used());
         let explain = || listener.explain(bytes.clone(), has, found.bhs(), &search.synchroniser.kept);
         if let Some(had_data) = search.is_due().then(explain).flatten() {

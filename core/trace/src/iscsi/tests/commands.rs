@@ -1,5 +1,6 @@
 //! SCSI commands: their rows, their rounds, and the rows of their PDUs.
 
+use crate::conformance::rules::Rule;
 use iscsitrace_wire::cdb::Operation;
 
 use super::*;
@@ -352,13 +353,15 @@ fn a_data_in_has_a_status_only_with_the_s_bit() {
 }
 
 #[test]
-fn a_pdu_of_no_command_is_counted_and_has_no_row_of_a_cycle() {
+fn a_pdu_of_no_command_breaks_a_rule_and_has_no_row_of_a_cycle() {
     let mut talk = Talk::login();
     talk.send(false, numbered(data_in(0x99, 0, 0).is_final(true), None, 100), &[1; 512]);
     let tables = talk.finish();
     assert_eq!(tables.cycles, Cycles::default());
     assert_eq!(tables.pdus.cycle, [NULL_U32; 3]);
-    assert!(tables.counters.name.iter().any(|name| name == "pdu_without_task"));
+    // nothing is missing: no command has its tag
+    assert!(!tables.counters.name.iter().any(|name| name == "pdu_without_task"));
+    assert_eq!(tables.violations.rule, [Rule::T2 as u8]);
 }
 
 #[test]

@@ -74,7 +74,7 @@ struct Heard {
     possible: [Vec<u32>; 2],
     explained: Vec<(i64, i64, Stamp, Stamp)>,
     is_waiting: bool,
-    found_again: u32,
+    found_again: Vec<bool>,
     given_up: u32,
     keeps: Option<usize>,
     begun: Vec<(Option<u32>, Stamp)>,
@@ -141,8 +141,8 @@ impl Listener for Heard {
         Some(true)
     }
 
-    fn found_again(&mut self) {
-        self.found_again += 1;
+    fn found_again(&mut self, is_reading_kept: bool) {
+        self.found_again.push(is_reading_kept);
     }
 
     fn wait(&mut self, is_waiting: bool) {
