@@ -58,7 +58,7 @@ impl IscsiConnection {
         let around = self.around();
         let judge: &mut Judge = self.judge.get_or_insert_default();
         judge.take(pdu, opcode, around, &mut context.tables.violations, &mut context.counters);
-        if is_login_end && judge.is_whole() {
+        if is_login_end && judge.is_whole() && !self.login.has_gap {
             let defaults = if self.login.is_further { Defaults::OfConnection } else { Defaults::All };
             judge.agree(Agreed::of(&self.login.negotiation, defaults));
         }
