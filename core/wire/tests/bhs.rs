@@ -213,7 +213,7 @@ fn one_line_tells_the_pdu() {
 /// Invalid headers: (vector, byte, value, reported byte), each violating one requirement of RFC 7143.
 #[test]
 fn one_wrong_byte_makes_a_header_implausible() {
-    let cases: [(&str, usize, u8, u8); 45] = [
+    let cases: [(&str, usize, u8, u8); 39] = [
         ("NOP-Out, ping from the initiator", 0, 0x1c, 0),
         ("NOP-Out, ping from the initiator", 0, 0x80, 0),
         ("NOP-Out, ping from the initiator", 1, 0x00, 1),
@@ -228,8 +228,6 @@ fn one_wrong_byte_makes_a_header_implausible() {
         ("SCSI Command, write with immediate data", 3, 0x01, 3),
         ("SCSI Command, write with immediate data", 4, 65, 4),
         ("SCSI Command, write with immediate data", 5, 0x05, 5),
-        ("SCSI Response, bidirectional", 1, 0x80 | 0x06, 1),
-        ("SCSI Response, bidirectional", 1, 0x80 | 0x18, 1),
         ("SCSI Response, bidirectional", 1, 0x14, 1),
         ("SCSI Response, bidirectional", 2, 0x02, 2),
         ("SCSI Response, bidirectional", 3, 0x01, 3),
@@ -241,16 +239,12 @@ fn one_wrong_byte_makes_a_header_implausible() {
         ("Login Request", 1, 0x87 | 0x10, 1),
         ("Login Request", 1, 0x8b, 1),
         ("Login Request", 1, 0x82, 1),
-        ("Login Request", 1, 0xc7, 1),
         ("Login Request", 2, 0x01, 2),
         ("Login Response, refused", 36, 0x04, 36),
         ("Login Response, to be continued", 1, 0x4c, 1),
-        ("Text Request, first", 1, 0xc0, 1),
         ("Text Response", 1, 0x81, 1),
         ("SCSI Data-Out, solicited", 0, 0x45, 0),
         ("SCSI Data-Out, solicited", 1, 0x81, 1),
-        ("SCSI Data-In, last with status", 1, 0x03, 1),
-        ("SCSI Data-In, last with status", 1, 0x87, 1),
         ("SCSI Data-In, last with status", 3, 0x03, 3),
         ("Logout Request, close the connection", 1, 0x83, 1),
         ("Logout Response", 2, 0x04, 2),
@@ -280,7 +274,6 @@ fn multi_byte_values_are_checked_too() {
         (command.expected_data_transfer_length(512), 20),
         (command.is_write(true).expected_data_transfer_length(511).data_segment_length(512), 5),
         (BhsBuilder::new(Opcode::ReadyToTransfer).target_transfer_tag(1), 44),
-        (BhsBuilder::new(Opcode::ReadyToTransfer).target_transfer_tag(u32::MAX).desired_data_transfer_length(1), 20),
         (BhsBuilder::new(Opcode::DataIn).buffer_offset(u32::MAX).data_segment_length(1), 40),
     ] {
         assert_eq!(Bhs::new(&header.build()).is_valid().expect_err("invalid").byte, blamed);

@@ -40,6 +40,7 @@ struct Round {
     length: u32,
     next_data_sn: u32,
     next_offset: u32,
+    sent_bytes: u64,
 }
 
 impl Round {
@@ -417,6 +418,7 @@ impl Task {
                 length,
                 next_data_sn: 0,
                 next_offset: start,
+                sent_bytes: 0,
             });
         }
         if let Some(most) = sight.agreed.max_outstanding_r2t
@@ -487,8 +489,10 @@ impl Task {
             sight.report(found(Rule::S15).seen(data_sn.0, round.next_data_sn));
         }
         round.next_data_sn = data_sn.0.wrapping_add(1);
+        round.sent_bytes += u64::from(length);
+        let is_complete = round.sent_bytes >= u64::from(round.length);
         let is_outside = offset < round.start || end > round.end();
-        if is_outside || (is_final && end < round.end() && !sight.is_recovering) {
+        if is_outside || (is_final && !is_complete && !sight.is_recovering) {
             sight.report(found(Rule::D9).seen(end, round.end()));
             self.is_in_doubt = true;
             return false;
@@ -497,7 +501,6 @@ impl Task {
             sight.report(found(Rule::D10).seen(offset, round.next_offset));
         }
         round.next_offset = u32::try_from(end).unwrap_or(u32::MAX);
-        let is_complete = end == round.end();
         if is_final {
             self.rounds.swap_remove(place);
         }

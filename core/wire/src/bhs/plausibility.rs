@@ -65,7 +65,8 @@ fn demand(is_met: bool, byte: u8, reason: &'static str) -> Result<(), Invalid> {
 }
 
 impl Bhs<'_> {
-    /// Checks every captured byte against the section of its PDU type.
+    /// Checks every captured byte against the section of its PDU type. Bits and tags that contradict each other are for
+    /// whoever judges the protocol: such a header is one.
     ///
     /// # Errors
     /// The first violated requirement of RFC 7143.
@@ -105,11 +106,6 @@ impl Bhs<'_> {
             Opcode::DataOut => self.is_data_within_buffer(self.data_segment_length()),
             Opcode::ReadyToTransfer => self.is_ready_to_transfer_valid(),
             Opcode::LoginRequest | Opcode::LoginResponse => self.is_login_valid(),
-            Opcode::TextRequest | Opcode::TextResponse => demand(
-                self.is_final() != Some(true) || self.is_continue() != Some(true),
-                1,
-                "F and C bits exclude each other",
-            ),
             // RFC 7144 adds functions 9 to 12.
             Opcode::TaskManagementRequest => demand(matches!(self.function(), None | Some(1..=12)), 1, "function"),
             Opcode::TaskManagementResponse => {
@@ -120,7 +116,7 @@ impl Bhs<'_> {
             Opcode::SnackRequest => demand(matches!(self.snack_type(), None | Some(0..=3)), 1, "type"),
             Opcode::AsyncMessage => demand(matches!(self.async_event(), None | Some(0..=5 | 248..)), 36, "AsyncEvent"),
             Opcode::Reject => demand(matches!(self.reject_reason(), None | Some(1..=12)), 2, "reason"),
-            Opcode::NopOut | Opcode::NopIn => Ok(()),
+            Opcode::NopOut | Opcode::NopIn | Opcode::TextRequest | Opcode::TextResponse => Ok(()),
         }
     }
 
@@ -148,24 +144,10 @@ impl Bhs<'_> {
 
     fn is_scsi_response_valid(self) -> Result<(), Invalid> {
         demand(matches!(self.response(), None | Some(0 | 1 | 0x80..)), 2, "response")?;
-        demand(
-            self.is_overflow() != Some(true) || self.is_underflow() != Some(true),
-            1,
-            "O and U bits exclude each other",
-        )?;
-        let is_both =
-            self.is_bidirectional_read_overflow() == Some(true) && self.is_bidirectional_read_underflow() == Some(true);
-        demand(!is_both, 1, "o and u bits exclude each other")?;
         self.is_status_valid()
     }
 
     fn is_data_in_valid(self) -> Result<(), Invalid> {
-        demand(self.has_status() != Some(true) || self.is_final() == Some(true), 1, "S bit without the F bit")?;
-        demand(
-            self.is_overflow() != Some(true) || self.is_underflow() != Some(true),
-            1,
-            "O and U bits exclude each other",
-        )?;
         self.is_status_valid()?;
         self.is_data_within_buffer(self.data_segment_length())
     }
@@ -191,11 +173,6 @@ impl Bhs<'_> {
     }
 
     fn is_login_valid(self) -> Result<(), Invalid> {
-        demand(
-            self.is_transit() != Some(true) || self.is_continue() != Some(true),
-            1,
-            "T and C bits exclude each other",
-        )?;
         demand(matches!(self.status_class(), None | Some(0..=3)), 36, "Status-Class")?;
         // A target that refuses need not fill in the stages; of a cut response it is not known whether it does.
         if self.opcode() == Some(Opcode::LoginResponse) && self.status_class() != Some(0) {

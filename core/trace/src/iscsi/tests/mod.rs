@@ -9,6 +9,7 @@ mod icmp_errors;
 mod logical_units;
 mod logins;
 mod missing;
+mod rules;
 mod tags;
 
 use iscsitrace_wire::bhs::{BhsBuilder, RESERVED_TAG};
