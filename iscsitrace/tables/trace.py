@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables.kernel import files as tcp_info_files
-from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES, TAPPED_TABLES
+from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES, TAPPED_TABLES, WORDS
 
 if TYPE_CHECKING:
     from iscsitrace.tables.coverage import Coverage
@@ -83,8 +83,7 @@ class Trace:
         self._tables: dict[str, Table] = {}
         self._estimated: dict[str, Table] = {}
         self._file_count = tcp_info_file_count
-        rules = tuple(rule["rule"] for rule in _core.conformance_rules())
-        self._words = CATEGORIES | {"operation": tuple(_core.OPERATIONS), "rule": rules}
+        self._words = CATEGORIES | WORDS
         self._read_again: Callable[[list[str]], Trace] | None = None
         self.options = options
         """The options of :func:`read`, part of the provenance of results."""

@@ -20,14 +20,14 @@ from iscsitrace.tables.schema import DEFAULT_TABLES, ON_REQUEST, SCHEMA_VERSION,
 from iscsitrace.tables.trace import Trace
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation
-from tests.support.tables_by_hand import OPERATIONS, TRACE, Pass
+from tests.support.tables_by_hand import TRACE, Pass
 
 OPTIONS = {"tables": ["pdus"]}
 
 
 def trace() -> Trace:
     made: Any = Pass(TRACE)
-    return Trace(made, OPERATIONS, OPTIONS)
+    return Trace(made, OPTIONS)
 
 
 def test_csv_of_every_default_table(tmp_path: Path) -> None:

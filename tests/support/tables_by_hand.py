@@ -14,16 +14,14 @@ import numpy as np
 import iscsitrace
 from iscsitrace.measure import waits
 from iscsitrace.measure.waits import Waits
+from iscsitrace.tables import schema
 from iscsitrace.tables.phases import DERIVED
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, TABLES, Column
 from iscsitrace.tables.table import Table
 
 DECLARED = TABLES | DERIVED_TABLES
-OPERATIONS = (
-    *("test_unit_ready", "inquiry", "read", "write", "unmap", "compare_and_write", "synchronize_cache"),
-    *("persistent_reserve_out", "reserve"),
-)
-WORDS = CATEGORIES | {"operation": OPERATIONS}
+WORDS = CATEGORIES | schema.WORDS
+OPERATIONS = WORDS["operation"]
 NO_CODE = 255
 HEADER_FIELDS = (
     "initiator_task_tag",

@@ -17,7 +17,7 @@ from typing import Final
 from iscsitrace.tables.schema import computed
 from iscsitrace.tables.schema.computed import DERIVED_CYCLE_COLUMNS
 from iscsitrace.tables.schema.declaration import CATEGORIES, Column, Declaration
-from iscsitrace.tables.schema.stored import DEFAULT_TABLES, ON_REQUEST, PURPOSES, TABLES, TAP_TABLES
+from iscsitrace.tables.schema.stored import DEFAULT_TABLES, ON_REQUEST, PURPOSES, TABLES, TAP_TABLES, WORDS
 
 __all__ = [
     "CATEGORIES",
@@ -31,6 +31,7 @@ __all__ = [
     "TABLES",
     "TAPPED_TABLES",
     "TAP_TABLES",
+    "WORDS",
     "Column",
     "Declaration",
 ]

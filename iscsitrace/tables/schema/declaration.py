@@ -90,9 +90,8 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     "event_kind": tuple(kind.name for kind in EVENT_KINDS),
     "finding_rank": ("failure", "slowness", "note", "limit"),
     "stream_cause": ("slow_start_exit", "timeout", "low_equilibrium", "window"),
-    # filled from the core's table of SCSI operations (core/wire/src/cdb/commands.rs), see trace.py
+    # words of the core's tables, core/wire/src/cdb/commands.rs and core/trace/src/conformance/rules.rs: see stored.WORDS
     "operation": (),
-    # filled from the core's rules (core/trace/src/conformance/rules.rs), see trace.py
     "rule": (),
 }
 

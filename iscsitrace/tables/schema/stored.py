@@ -20,6 +20,18 @@ PURPOSES: Final = _purposes()
 erases it, ``flush`` makes it permanent, ``other`` inspects or sets up the device."""
 
 
+def _words() -> dict[str, tuple[str, ...]]:
+    try:
+        from iscsitrace import _core
+    except ImportError:
+        return {}
+    return {"operation": tuple(_core.OPERATIONS), "rule": tuple(rule["rule"] for rule in _core.conformance_rules())}
+
+
+WORDS: Final = _words()
+"""The words of the categories that the core has a table of: a code is the index into the tuple."""
+
+
 def _declared(of_taps: bool) -> list[tuple[Declaration, bool]]:
     """Every table of a pass, or about two taps, and whether it is filled only on request."""
     try:

@@ -6,7 +6,7 @@ table! {
     /// one violation of a rule of RFC 7143; of many equal ones on a connection the last row has the count
     Violations Violation "violations" {
         /// the rule
-        rule: u8(rule), "conformance";
+        rule: u8(rule);
         /// who broke it
         side: u8(side);
         /// the connection
