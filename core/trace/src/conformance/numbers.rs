@@ -14,6 +14,8 @@ use crate::stream::stamp::Stamp;
 
 /// A CmdSN that is skipped, or a window that is closed, is judged after this time: what is under way has arrived by then.
 pub(super) const SETTLED_NS: i64 = 1_000_000_000;
+/// After so long without a command, where one came within [`SETTLED_NS`] of the other, an initiator has stopped.
+const STOPPED_NS: i64 = 10 * SETTLED_NS;
 /// CmdSN whose tags are kept.
 const TAGS_KEPT: usize = 32;
 /// Numbers further apart are of another sequence.
@@ -50,8 +52,9 @@ pub(super) struct Numbers {
     next_stat_said: Option<SerialNumber>,
     /// The latest PDU whose ExpCmdSN and MaxCmdSN an initiator ignores.
     ignored: Option<Stamp>,
-    /// The latest command that is not immediate.
+    /// The latest command that is not immediate, and how long after the one before it came.
     commanded_ns: Option<i64>,
+    interval_ns: Option<i64>,
     next_stat: Option<SerialNumber>,
     /// The first StatSN since the last hole.
     first_stat: Option<SerialNumber>,
@@ -132,6 +135,7 @@ impl Numbers {
         self.tags[cmd_sn.0 as usize % TAGS_KEPT] = Some((cmd_sn, tag));
         self.next_cmd = Some(cmd_sn.next());
         self.immediate = None;
+        self.interval_ns = self.commanded_ns.map(|before_ns| at.time_ns - before_ns);
         self.commanded_ns = Some(at.time_ns);
         self.is_frozen = false;
     }
@@ -230,9 +234,16 @@ impl Numbers {
         if let (Some(ignored), Some(next), Some(max), Some(commanded_ns)) =
             (self.ignored, self.next_cmd, self.max_cmd, self.commanded_ns)
             && !self.is_frozen
-            && next.is_after(max)
-            && at.time_ns - commanded_ns >= SETTLED_NS
         {
+            let silent_ns = at.time_ns - commanded_ns;
+            let is_closed = next.is_after(max) && silent_ns >= SETTLED_NS;
+            // some initiators take such numbers for a window that is closed
+            let has_stopped = silent_ns >= STOPPED_NS
+                && ignored.time_ns >= commanded_ns
+                && self.interval_ns.is_some_and(|interval_ns| interval_ns <= SETTLED_NS);
+            if !is_closed && !has_stopped {
+                return;
+            }
             self.is_frozen = true;
             sight.report(Found::new(Rule::S8, Side::Target, ignored).seen(next.0, max.0));
         }

@@ -117,8 +117,8 @@ rules! {
         "MaxCmdSN is at least ExpCmdSN - 1; an initiator ignores both if it is less."
         "said MaxCmdSN {seen}, less than ExpCmdSN - 1 = {expected}: an initiator ignores both";
     S8 "4.2.2.1" T Error
-        "The command window opens again: an initiator may not send a command beyond MaxCmdSN."
-        "left the command window closed with numbers that an initiator ignores: the next command has CmdSN {seen}, MaxCmdSN is {expected}";
+        "The numbers of the target leave the initiator a command window that opens again."
+        "sent ExpCmdSN and MaxCmdSN that an initiator ignores, and no command followed: the next has CmdSN {seen}, and the last MaxCmdSN that counts is {expected}";
     S9 "4.2.2.2" T Warning
         "StatSN rises by one with each status on a connection."
         "sent StatSN {seen} where {expected} was next";

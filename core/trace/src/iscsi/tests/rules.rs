@@ -164,6 +164,21 @@ fn command_windows() {
     assert_eq!(simply(close(132, 100)), ["S7", "S8"]);
     // closed, and so meant
     assert_eq!(simply(close(132, 131)), [""; 0]);
+    // open, but behind numbers that go back no command follows for long
+    let stop = |seconds: u64, is_busy: bool| {
+        move |talk: &mut Talk| {
+            talk.send(true, read(1, 100), &[]);
+            pass(talk, if is_busy { 0 } else { 2 });
+            talk.send(true, read(2, 101), &[]);
+            ping(talk, 102, 501, 102);
+            ping(talk, 102, 502, 100);
+            pass(talk, seconds);
+            ping(talk, 102, 503, 102);
+        }
+    };
+    assert_eq!(simply(stop(11, true)), ["S6", "S8"]);
+    assert_eq!(simply(stop(9, true)), ["S6"]);
+    assert_eq!(simply(stop(11, false)), ["S6"]);
 }
 
 #[test]
