@@ -270,14 +270,14 @@ the limiter, else the one that costs most. Of several that explain the same part
 similar share.
 
 **Time breakdown.** Every nanosecond from the first command to the last status is attributed to one part
-([method.md](method.md), section 4). Shares are of the **busy time**, which outputs call I/O time: the time with reads
-and writes in flight, and the think time between them where they follow one another steadily. The device scan and the
-time in which a program issues no I/O are not part of it. The **limiter** is `transfer` where it takes more than half of
-the busy time, else the largest other part. The idle fraction is all busy time other than `transfer`.
+([method.md](method.md), section 4). Percentages refer to the **I/O time**: the time with reads and writes in flight,
+and the short pauses between them where they follow one another steadily. The device scan, and the time in which a
+program issues no I/O, are not part of it. The **limiter** is `transfer` where it takes more than half of the I/O time,
+else the largest other part. The idle fraction is all I/O time other than `transfer`.
 
 **Findings.** All are listed below, by rank: what broke, problems, limits, notes. Each finding has a severity (`info`: a
-limit, a note, or less than {_WARNING} of the busy time; `warning`: more; `error`: a failure; `data_loss`: missing from
-the capture), its share of the busy time (of a failure the time lost), a few frames that show it, a display filter, and
+limit, a note, or less than {_WARNING} of the I/O time; `warning`: more; `error`: a failure; `data_loss`: missing from
+the capture), its share of the I/O time (of a failure the time lost), a few frames that show it, a display filter, and
 advice. Advice names the settings of open-iscsi (`node.`), LIO (`targetcli`), sysctl (`net.`) and Linux's block layer.
 In parentheses it says what else the change touches. Advice is given only where its condition holds. Shares of findings
 can overlap, since some time can be saved in more than one way: each share is the most that a fix can save.

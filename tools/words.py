@@ -35,7 +35,7 @@ PHRASES = {
     r"gaps? (of|in) the capture": "missing from the capture",
     r"path holds": "bandwidth-delay product",
     r"legs of (a|the) mirror|mirror's legs": "mirror sides",
-    r"jobs' time|time of the jobs": "busy time",
+    r"jobs' time|time of the jobs": "I/O time",
     r"pauses? between jobs": "idle gaps between bursts of I/O",
     r"g[ai]ves? tasks up|gave (the |its )?tasks? up": "the initiator aborted commands",
     r"why is not said": "cause unknown",

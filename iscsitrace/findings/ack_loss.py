@@ -177,7 +177,7 @@ ACK_LOSS: Final = Problem(
     meaning="The path loses ACKs and no data. The sender hears nothing of what arrived, waits for a timer (tail loss "
     "probe or RTO) and retransmits it for nothing; all that time its window is full, and the transfer stalls.",
     condition="Recoveries in which lost ACKs, and no lost data, made a timer fire (docs/method.md, section 5), take at "
-    f"least {wording.percent(LOSS_SHARE)} of the busy time. A stall of a second or more is a failure.",
+    f"least {wording.percent(LOSS_SHARE)} of the I/O time. A stall of a second or more is a failure.",
     evidence="First and last frames of the longest recoveries. The cost is the time in these recoveries, with the "
     "waits before them and the outages that they caused.",
     example="Session 0: ACKs of the initiator were lost, and no data; the target retransmitted 2 packets that had "

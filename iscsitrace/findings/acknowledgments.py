@@ -143,7 +143,7 @@ DELAYED_ACK_IN_RECOVERY: Final = Problem(
     "flight and waits for its ACK. A receiver that delays ACKs holds this one back (40 ms on Linux, up to 200 ms on "
     "Windows and ESXi), so that each step of the recovery takes as long.",
     condition="ACKs that were held back while a recovery or slow start waited for them (docs/method.md, section 5) "
-    f"cost at least {wording.percent(LOSS_SHARE)} of the busy time.",
+    f"cost at least {wording.percent(LOSS_SHARE)} of the I/O time.",
     evidence="The ACK that was held back longest, and first and last frames of such recoveries. The share is the time "
     "for which the ACKs were held back.",
     example="The initiator held back 1 ACK for 40.0 ms in total, while the target recovered from a loss or started "

@@ -18,7 +18,7 @@ COVERAGE: Final = 0.98
 missing can matter: a missing PDU is a missing phase of a command."""
 
 UNKNOWN: Final = 0.05
-"""Least share of the busy time that cannot be attributed; as WORTH_A_CHANGE."""
+"""Least share of the I/O time that cannot be attributed; as WORTH_A_CHANGE."""
 
 _GAPS = ("capture_gap", "sync_lost", "hole_abandoned", "header_assumed")
 _DIRECTIONS = ("to_target", "to_initiator")
@@ -43,7 +43,7 @@ def _shares(facts: Facts, part: str, *whole: str) -> Array:
 
 
 def unknown_shares(facts: Facts) -> Array:
-    """The share of the busy time that cannot be attributed."""
+    """The share of the I/O time that cannot be attributed."""
     return facts.share(facts.part_ns("unknown"))
 
 

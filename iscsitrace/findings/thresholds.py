@@ -9,15 +9,15 @@ from iscsitrace.wording import amounts as wording
 MILLISECOND_NS: Final = 1_000_000
 
 WORTH_A_CHANGE: Final = 0.05
-"""Least share of the busy time. A fix saves at most what the problem costs, and two runs of the same job differ by as
+"""Least share of the I/O time. A fix saves at most what the problem costs, and two runs of the same job differ by as
 much as this."""
 
 LOSS_SHARE: Final = 0.01
-"""Least share of the busy time in recovery. A loss also keeps the congestion window small long after the recovery, so
+"""Least share of the I/O time in recovery. A loss also keeps the congestion window small long after the recovery, so
 it costs more than the recovery shows."""
 
 WARNING: Final = 0.20
-"""Share of the busy time from which a finding is a warning instead of a note: users notice this much."""
+"""Share of the I/O time from which a finding is a warning instead of a note: users notice this much."""
 
 LIMIT: Final = 1 / 3
 """Share of the I/O time from which a limit is the limit of a session: below it is one of several waits."""
@@ -29,4 +29,4 @@ caches make of the same storage."""
 SHOWN_FRAMES: Final = 12
 """Most frames that a finding shows: four frames for each of three commands."""
 
-WORTH: Final = f"at least {wording.percent(WORTH_A_CHANGE)} of the busy time"
+WORTH: Final = f"at least {wording.percent(WORTH_A_CHANGE)} of the I/O time"

@@ -451,7 +451,7 @@ def _has_timeouts(case: Case) -> bool:
 LOSS: Final = Problem(
     name="loss",
     meaning="The network loses packets, and transfers stall until TCP has retransmitted them.",
-    condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the busy time, without recoveries of "
+    condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the I/O time, without recoveries of "
     "finding `ack_loss`.",
     evidence="First and last frame of the longest recoveries. The share is the time that the losses cost.",
     example="I/O waited 725.6 ms for retransmissions, at most 25.0 ms at a time. Packets to the initiator were lost 46 "

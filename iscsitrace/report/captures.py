@@ -159,7 +159,7 @@ def _others(
             )
             for label, of, verdict in every
         ]
-        columns = ("session or connection", "target", "headline", "limiter", "lost s", "busy s")
+        columns = ("session or connection", "target", "headline", "limiter", "lost s", "I/O s")
         yield _of_others(table(columns, rows, "The worst first", limit=ROWS))
         return
     lines = [

@@ -95,11 +95,11 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time:
             Fact(
                 "Throughput",
                 ", ".join(rates),
-                f"line rate {wording.rate(found_line.bytes_per_s)}" if found_line else "while active",
+                f"line rate {wording.rate(found_line.bytes_per_s)}" if found_line else "while I/O is in flight",
             )
         )
     if time and time.idle_fraction is not None:
-        busy = f"of {wording.time(time.jobs_ns)} of busy time; no data on the line"
+        busy = f"of {wording.time(time.jobs_ns)} of I/O time; no data on the line"
         found.append(Fact("Idle", wording.percent(time.idle_fraction), busy))
     found += _path(trace, connections)
     operations = cycles.words_by_code("operation")
@@ -111,7 +111,8 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time:
     if asked is not None:
         depth = f"queue depth {asked.queue_depth}"
         commands = wording.count(asked.task_count, "command")
-        found.append(Fact("Workload", f"{wording.size(asked.block_bytes)} {asked.word}s", f"{depth}, {commands}"))
+        word = "I/O" if asked.word == workload.MIXED else asked.word
+        found.append(Fact("Workload", f"{wording.size(asked.block_bytes)} {word}s", f"{depth}, {commands}"))
     waited = waited.select(is_moving)
     latency = waited.select(is_whole | waited.is_open).percentiles
     if latency["p50"] is not None:

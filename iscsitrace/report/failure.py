@@ -39,7 +39,7 @@ def _facts(trace: Trace, subject: Subject, failure: Finding) -> Iterator[Fact]:
             "When", _when(failure.spans, start_ns), f"from {cells.clock(min(first for first, _ in failure.spans))}"
         )
     if failure.cost_ns is not None:
-        share = "" if failure.share is None else f"{wording.percent(failure.share)} of the busy time"
+        share = "" if failure.share is None else f"{wording.percent(failure.share)} of the I/O time"
         yield Fact("Time lost", wording.time(failure.cost_ns), share)
     yield Fact("Hit", _numbers("session", subject.sessions) or subject.label, _numbers("LUN", failure.luns))
     waiting = in_flight(trace, subject.sessions, failure.spans)

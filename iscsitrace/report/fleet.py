@@ -132,7 +132,7 @@ def _parts(database: Database) -> Iterator[Grid]:
             (BY_NAME[part].label, sessions, cells.seconds(duration_ns), cells.percent(duration_ns / total_ns))
             for part, sessions, duration_ns in found
         )
-        yield table(("part", "sessions", "s", "%"), rows, "Time breakdown of the busy time of all sessions")
+        yield table(("part", "sessions", "s", "%"), rows, "Time breakdown of the I/O time of all sessions")
 
 
 def _shell(each: Broken) -> str:

@@ -180,7 +180,7 @@ def _figures(a: Side, b: Side) -> Section:
     figures: list[tuple[str, Callable[[Side], object]]] = [
         ("operation", lambda side: {"block": "read and write"}.get(side.operation, side.operation)),
         ("commands", lambda side: side.task_count),
-        ("pace (bytes / busy time)", lambda side: text(side.pace_bytes_per_s, amounts.rate)),
+        ("pace (bytes / I/O time)", lambda side: text(side.pace_bytes_per_s, amounts.rate)),
         (
             "I/O sizes",
             lambda side: ", ".join(f"{count} of {cells.size(size)}" for size, count in side.block_sizes.items()),
@@ -226,7 +226,7 @@ def _breakdown(a: Side, b: Side) -> Section:
     ]
     columns = ("part", "A %", "B %", "A ms/MB", "B ms/MB", "B - A ms/MB")
     return Section(
-        f"Time breakdown: shares of the busy time, A {cells.seconds(a.jobs_ns)} s, B {cells.seconds(b.jobs_ns)} s",
+        f"Time breakdown: shares of the I/O time, A {cells.seconds(a.jobs_ns)} s, B {cells.seconds(b.jobs_ns)} s",
         (table(columns, rows),),
     )
 

@@ -104,7 +104,7 @@ class Breakdown(NamedTuple):
 
     caption: str
     parts: tuple[Part, ...]
-    of: str = "busy time"
+    of: str = "I/O time"
     """What the shares are of."""
 
     @property

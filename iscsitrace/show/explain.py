@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 RANKS: Final = {
     "failure": "something broke",
-    "slowness": f"a problem, from {amounts.percent(WARNING)} of the busy time on",
+    "slowness": f"a problem, from {amounts.percent(WARNING)} of the I/O time on",
     "limit": "a limit of the path or the load, never a warning",
     "note": "a note",
 }

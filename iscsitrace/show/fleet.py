@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from iscsitrace.fleet.top import Cost, Loss
 
 _COLUMNS: Final = (
-    *("taps", "commands", "MB", "busy s", "latency s", "p50", "p95", "p99", "max"),
+    *("taps", "commands", "MB", "in flight s", "latency s", "p50", "p95", "p99", "max"),
     "no status",
     "errors",
 )
@@ -43,7 +43,7 @@ def grid(by: str, costs: Sequence[Cost], count: int, caption: str = "") -> Grid:
 
 def losses_grid(by: str, losses: Sequence[Loss], count: int, *, is_finding: bool) -> Grid:
     """The table of time lost, of ``count`` rows in all."""
-    columns = (by, "taps", "sessions", *(("findings",) if is_finding else ()), "lost s", "% of busy", "first")
+    columns = (by, "taps", "sessions", *(("findings",) if is_finding else ()), "lost s", "% of I/O time", "first")
     rows = (
         (
             cells.short(each.label),

@@ -23,13 +23,15 @@ HEADINGS: Final = {
 }
 """Of each table: the heading of its first column, and its caption."""
 
-_COLUMNS: Final = (*("commands", "MB", "MB/s", "IOPS", "busy s", "p50", "p95", "p99", "max", "no status", "errors"),)
+_COLUMNS: Final = (
+    *("commands", "MB", "MB/s", "IOPS", "in flight s", "p50", "p95", "p99", "max", "no status", "errors"),
+)
 
 _VOLUME_COLUMNS: Final = ("initiator", "paths", "outage s", "size", "known by")
 
 READING: Final = (
-    "Worst first: those with a command that has no status and waited longest, then those with the longest busy time. "
-    "Rates are over the busy time. Latencies are in ms; > is the wait of a command without a status."
+    "Worst first: by the longest wait of a command without a status, then by the time with commands in flight. "
+    "Rates are over that time. Latencies are in ms; > is the wait of a command without a status."
 )
 
 

@@ -143,7 +143,7 @@ class Shown:
         groups: dict[tuple[str, str | None], list[Verdict]] = {}
         for verdict in self._left_out:
             groups.setdefault((verdict.name, verdict.limiter), []).append(verdict)
-        columns = ("sessions", "headline", "limiter", "lost s", "busy s", "worst")
+        columns = ("sessions", "headline", "limiter", "lost s", "I/O s", "worst")
         rows = (
             (
                 len(each),

@@ -189,7 +189,17 @@ def _parameters(rows: Iterable[Mapping[str, Any]], top: int) -> Grid:
 
 def _volumes(rows: Sequence[Mapping[str, Any]]) -> Grid:
     columns = (
-        *("session", "commands", "complete", "read MB", "written MB", "active s", "IOPS", "read MB/s", "written MB/s"),
+        *(
+            "session",
+            "commands",
+            "complete",
+            "read MB",
+            "written MB",
+            "in flight s",
+            "IOPS",
+            "read MB/s",
+            "written MB/s",
+        ),
         "queue depth max",
     )
     found = [

@@ -53,7 +53,7 @@ def grid(found: VerdictGroups, top: int | None = None) -> Grid:
     """The table of groups, with notes on what it omits."""
     heading, _ = HEADINGS[found.name]
     has_hosts = any(each.host is not None for each in found.groups)
-    columns = (heading, *(("initiator",) if has_hosts else ()), "sessions", "headlines", "lost s", "busy s", "worst")
+    columns = (heading, *(("initiator",) if has_hosts else ()), "sessions", "headlines", "lost s", "I/O s", "worst")
     rows = [
         (
             cells.short(each.label),

@@ -172,7 +172,7 @@ def _detail(report: Report, line: Line, width: int) -> list[Text]:
     head.append(f"  QD mean {'-' if mean is None else f'{mean:.1f}'}")
     lines = [head, bar(budget, width), *legend(budget, width)]
     if budget and budget.jobs_ns:
-        lines.append(Text(f"of {wording.time(budget.jobs_ns)} of busy time", style=DIM))
+        lines.append(Text(f"of {wording.time(budget.jobs_ns)} of I/O time", style=DIM))
     wire = Text()
     wire.append(f"RTT {milliseconds(line.rtt_smoothed_ns)} ms")
     least = [each.rtt_min_ns for each in line.transports.values() if each.rtt_min_ns is not None]

@@ -84,7 +84,7 @@ def _findings(report: Report, meters: Meters) -> Metric:
         if found.session in meters.of_session:
             key = (*meters.of_session[found.session], found.name, found.severity)
             shares[key] = max(shares.get(key, 0.0), found.share or 0.0)
-    metric = _gauges("finding_share", "recent findings, share of the busy time", (*_PATH, "name", "severity"))
+    metric = _gauges("finding_share", "recent findings, share of the I/O time", (*_PATH, "name", "severity"))
     for labels, share in shares.items():
         metric.add_metric(labels, share)
     return metric
@@ -120,7 +120,7 @@ def _of_paths(meters: Meters) -> Iterator[Metric]:
                 metric.add_metric(path, amount)
         yield metric
     outages = _counters("outages", "times without progress of a second or more", _PATH)
-    parts = _counters("time_seconds", "time breakdown of the busy time of connections", (*_PATH, "part"))
+    parts = _counters("time_seconds", "time breakdown of the I/O time of connections", (*_PATH, "part"))
     again = _counters("retransmissions", "TCP retransmissions", (*_PATH, "cause"))
     for path, counts in meters.labelled():
         outages.add_metric(path, counts.outages)

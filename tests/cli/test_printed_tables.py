@@ -131,7 +131,7 @@ QUANTILES = ("p50", "p95", "p99", "max")
 VOLUMES = {
     "session": lambda row: "all" if row["session"] is None else str(row["session"]),
     "commands": "cycle_count", "complete": "complete_cycle_count", "read MB": "read_bytes", "written MB": "write_bytes",
-    "active s": "active_ns", "IOPS": "iops", "read MB/s": "read_bytes_per_s", "written MB/s": "write_bytes_per_s",
+    "in flight s": "active_ns", "IOPS": "iops", "read MB/s": "read_bytes_per_s", "written MB/s": "write_bytes_per_s",
     "queue depth max": "queue_depth_max",
 }  # fmt: skip
 SIZES = {"operation": "operation", "I/O size": "bytes", "commands": "cycle_count"}
@@ -498,7 +498,7 @@ def test_diff(runs: Runs) -> None:
 def check_sides(shown: str, a: dict[str, Any], b: dict[str, Any]) -> None:
     rows = {row[0]: row[1:] for row in table(shown, "", "A", "B")}
     units = {
-        "commands": "task_count", "pace (bytes / busy time)": "pace_bytes_per_s", "queue depth": "queue_depth",
+        "commands": "task_count", "pace (bytes / I/O time)": "pace_bytes_per_s", "queue depth": "queue_depth",
         "connections": "connection_count", "RTT": "round_trip_ns", "line rate": "line_bytes_per_s",
         "largest receive window": "window_bytes", "losses": "loss_count",
         **{f"latency {name}": f"latency_ns.{name}" for name in ("p50", "p95", "p99", "max")},

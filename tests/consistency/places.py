@@ -257,7 +257,7 @@ def of_diff(trace: Trace) -> Iterator[Said]:
         }
         subject = f"session {number}"
         if side.pace_bytes_per_s:
-            yield in_words("pace", subject, shown["pace (bytes / busy time)"], "diff")
+            yield in_words("pace", subject, shown["pace (bytes / I/O time)"], "diff")
         yield from exact("pace", subject, side.pace_bytes_per_s, "diff --json")
         if shown["RTT"] != "-":
             yield in_words("RTT of the path", subject, shown["RTT"], "diff")

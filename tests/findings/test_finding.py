@@ -79,16 +79,16 @@ def test_half_of_a_share_explains_it(own: float | None, other: float | None, is_
 
 
 CONDITIONS = {
-    "queue_depth_low": "at least 5 % of the busy time, with at least 8 reads",
+    "queue_depth_low": "at least 5 % of the I/O time, with at least 8 reads",
     "block_size_small": "under 1 MiB, and at least 50 % of the commands",
     "r2t_rounds": "for at least 8 further R2Ts",
     "r2t_late": "at least 8 R2Ts are more than 1 ms late",
     "unsolicited_data_unused": "At least 50 % of the writes",
     "restart_after_idle": "at least 4 times",
     "congestion_window_small": "fewer than 4 restarts",
-    "loss": "at least 1 % of the busy time",
-    "ack_loss": "at least 1 % of the busy time",
-    "delayed_ack_in_recovery": "cost at least 1 % of the busy time",
+    "loss": "at least 1 % of the I/O time",
+    "ack_loss": "at least 1 % of the I/O time",
+    "delayed_ack_in_recovery": "cost at least 1 % of the I/O time",
     "uneven_connections": "at least 25 % of the time",
     "command_window_closed": "At least 10 % of the commands, and at least 8, were sent within 1 ms after",
     "nop_timeout": "took 5 s or more",

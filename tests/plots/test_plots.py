@@ -639,7 +639,7 @@ def test_throughput_idle_and_queue_depth_per_step() -> None:
     assert found.queue_depth_mean == pytest.approx([14 * 10 / 17 / 20, (14 * 7 / 17 + 13) / 20, 7 / 20])
     assert found.queue_depth_max.tolist() == [1, 1, 1]
     rate, idle, depth = drawn(throughput, found).axes
-    assert (rate.get_ylabel(), idle.get_ylabel()) == ("TCP payload, KB/s", "idle, % of busy time")
+    assert (rate.get_ylabel(), idle.get_ylabel()) == ("TCP payload, KB/s", "idle, % of I/O time")
     assert depth.get_xlabel() == "ms after the first packet"
 
 
@@ -695,7 +695,7 @@ def test_the_parts_of_the_breakdown_stack_to_all_of_the_time() -> None:
     found = budget_of()
     assert found.shares.sum(axis=0) == pytest.approx([1, 1, 1])
     over_time, totals = drawn(budget, found).axes
-    assert over_time.get_ylabel() == "% of busy time"
+    assert over_time.get_ylabel() == "% of I/O time"
     widths = [patch.get_width() for container in totals.containers for patch in container]
     assert widths == pytest.approx([4 / 37 * 100, 8 / 37 * 100, 2 / 37 * 100, 23 / 37 * 100])
     assert [label.get_text() for label in totals.get_yticklabels()] == ["connection 1\n37 ms"]
@@ -757,7 +757,7 @@ NOTHING = [
         lambda: latency_curves.compute(*with_waits(CYCLES[2:3], CONNECTION, OTHER), VIEW),
         "no SCSI command of the view has a status",
     ),
-    (lambda: budget_curves.compute(table("budget"), table("cycles"), np.array([0, MS]), VIEW), "no busy time"),
+    (lambda: budget_curves.compute(table("budget"), table("cycles"), np.array([0, MS]), VIEW), "no I/O time"),
     (lambda: stream_curves.compute(table("segments"), table("window"), VIEW), "no payload passed the tap"),
     (
         lambda: throughput_curves.compute(table("segments"), table("cycles"), table("budget"), np.array([0, MS]), VIEW),

@@ -131,10 +131,10 @@ def test_without_commands_and_time_there_are_no_figures() -> None:
 def test_throughput_is_that_of_the_time_with_commands() -> None:
     own = facts([{"connection": 3}], [*TWENTY, read(20, 9, session=1)])
     # 20 x 64 KiB in 210 ms
-    assert own["Throughput"] == ("6.2 MB/s read", "while active")
+    assert own["Throughput"] == ("6.2 MB/s read", "while I/O is in flight")
     write = {"operation": "write", "is_read": False, "is_write": True}
     both = facts([{"connection": 3}], [read(0, 10), read(1, 10, **write | {"data_bytes": 200_000})])
-    assert both["Throughput"] == ("3.3 MB/s read, 10.0 MB/s written", "while active")
+    assert both["Throughput"] == ("3.3 MB/s read, 10.0 MB/s written", "while I/O is in flight")
 
 
 def test_commands_of_no_session_are_those_of_none() -> None:

@@ -64,7 +64,7 @@ def test_when_what_it_cost_what_it_hit_and_whose_side() -> None:
     found = facts(finding("gone", spans=(span,), cost_ns=1_100 * MS, share=0.25, luns=(0, 2), points_to="the path"))
     assert found == {
         "When": ("2.50 s to 3.60 s", "from 1970-01-01 00:00:07.500 UTC"),
-        "Time lost": ("1.1 s", "25 % of the busy time"),
+        "Time lost": ("1.1 s", "25 % of the I/O time"),
         "Hit": ("sessions 0 and 1", "LUNs 0 and 2"),
         "In flight meanwhile": ("2 READ and 1 WRITE commands", "up to 2.0 s each, 1 without a status"),
         "Points to": ("the path", ""),

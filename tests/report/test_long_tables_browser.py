@@ -36,7 +36,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         "",
         Opening("Result", "Many."),
         (
-            Section("Others", (Grid("", ("session", "target", "lost s", "busy s"), ROWS, is_long=True),), "others"),
+            Section("Others", (Grid("", ("session", "target", "lost s", "I/O s"), ROWS, is_long=True),), "others"),
             Section("Heat", (HeatMap(("0 s", "24 s", "48 s"), "1 s", legend, rows),), "heat"),
         ),
     )

@@ -148,14 +148,14 @@ def test_the_time_of_a_session(mixed: tuple[Path, Tables]) -> None:
         columns = {
             "part": lambda part: label(part["part"]),
             "ms": "ns ms",
-            "% of busy time": lambda part: percentage(part["share"]),
+            "% of I/O time": lambda part: percentage(part["share"]),
         }
         rows = [
             {"part": part, "ns": Decimal(ns) * UNITS["ns"], "share": ns / row["jobs_ns"]}
             for part, ns in parts.items()
             if ns
         ]
-        assert head == ("part", "meaning", "ms", "% of busy time")
+        assert head == ("part", "meaning", "ms", "% of I/O time")
         check(tuple(columns), [(part, ms, share) for part, _, ms, share in lines], columns, rows)
         checked += 1
     assert checked == 2

@@ -55,7 +55,7 @@ def _losses() -> tuple[str, ...]:
 def command(dataset: str, by: str, cost: str, limit: int, tap: str | None, is_json: bool) -> None:
     """Show the volumes, hosts, hours ... with the greatest cost.
 
-    A part of the time breakdown is shown as time lost, with its share of the busy time; a finding with the time that it
+    A part of the time breakdown is shown as time lost, with its share of the I/O time; a finding with the time that it
     costs.
 
     Latencies are those of commands with a status, in ms; `no status` counts those that never got one. All but

@@ -41,7 +41,7 @@ class BudgetCurves:
     view: View
     edges_ns: Array
     shares: Array
-    """Shares of the busy time of each bin, (parts, bins), from 0 to 1; 0 where there is none."""
+    """Shares of the I/O time of each bin, (parts, bins), from 0 to 1; 0 where there is none."""
     totals_ns: dict[str, Array]
     """Busy time in each part in the view, by scope: sessions, then connections; of many the worst first."""
     scope_count: int
@@ -70,7 +70,7 @@ def compute(
     """
     lasted = lasted_ns(budget, cycles, edges_ns, view)
     if not lasted.any():
-        raise InputInvalid("nothing to draw: the view has no busy time, because nothing was read or written")
+        raise InputInvalid("nothing to draw: the view has no I/O time, because nothing was read or written")
     whole = lasted.sum(axis=0)
     ends = np.array([view.start_ns, view.end_ns])
     if told is None:
@@ -223,7 +223,7 @@ def draw(figure: Figure, budget: BudgetCurves) -> None:
         _draw_places(totals, verdict, place)
     time.apply(over_time)
     over_time.set_ylim(0, 100)
-    over_time.set_ylabel("% of busy time")
+    over_time.set_ylabel("% of I/O time")
     totals.set_xlim(0, 100)
     totals.set_ylim(count - 0.4, -0.6)
     between = "\n" if count <= _TWO_LINES else ", "
@@ -231,7 +231,7 @@ def draw(figure: Figure, budget: BudgetCurves) -> None:
     names += [f"session {verdict.session}\nby place" for verdict in budget.places]
     totals.set_yticks(range(count), names)
     totals.set_xlabel(
-        "% of the busy time: reads and writes, and think time between them"
+        "% of the I/O time: reads and writes, and think time between them"
         if budget.by is None
         else f"% of the time with reads or writes of the {TITLES[budget.by]} in flight"
     )

@@ -39,7 +39,7 @@ class Throughput:
     queue_depth_mean: Array
     queue_depth_max: Array
     idle_share: Array | None
-    """Share of the busy time without transfer, NaN without busy time; None: no time breakdown."""
+    """Share of the I/O time without transfer, NaN without busy time; None: no time breakdown."""
 
 
 def compute(
@@ -164,7 +164,7 @@ def draw(figure: Figure, throughput: Throughput) -> None:
             label="idle fraction",
         )
     idle.set_ylim(0, 103)
-    idle.set_ylabel("idle, % of busy time")
+    idle.set_ylabel("idle, % of I/O time")
     depth.stairs(
         throughput.queue_depth_max,
         edges,
