@@ -17,7 +17,7 @@ from iscsitrace.report.subject import Subject
 from iscsitrace.show import places
 from iscsitrace.show.diagnose import breakdown
 from iscsitrace.show.document import Block, Fact, Findings, FoundProblem, Heading, Opening, Picture, Section
-from iscsitrace.show.remedies import Remedies
+from iscsitrace.show.remedies import REFERENCE, Remedies
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
@@ -46,12 +46,17 @@ def opening(trace: Trace, subject: Subject, told: Findings, timeline: tuple[Pict
 
 
 def first_findings(told: Iterable[FoundProblem], *, is_broken: bool) -> tuple[FoundProblem, ...]:
-    """What has to be done something about: the finding of the headline, then other problems; where something broke,
-    only what did.
+    """What has to be done something about: the finding of the headline, then other problems with advice of their own;
+    where something broke, only what did.
     """
-    found = [each for each in told if each.is_leading or each.is_problem]
+    found = [each for each in told if each.is_leading or (each.is_problem and _is_new(each))]
     found.sort(key=lambda each: not each.is_leading)
     return tuple([each for each in found if each.is_failure or not is_broken][:FIRST_FINDINGS])
+
+
+def _is_new(found: FoundProblem) -> bool:
+    """Whether its advice is its own, and not that of a finding before it."""
+    return not found.steps or not found.steps[0].advice.startswith(REFERENCE)
 
 
 def told(subject: Subject, remedies: Remedies) -> Findings:

@@ -42,6 +42,10 @@ def _share_of(finding: Finding, sessions: Sequence[int]) -> str:
     return f"of the time of session {finding.sessions[0]}" if is_of_one else "of the time"
 
 
+REFERENCE: Final = "See "
+"""What the name of another finding follows, where all its advice was given there."""
+
+
 class Remedies:
     """The remedies said so far, by their text: the finding, and its session or connection."""
 
@@ -84,7 +88,7 @@ class Remedies:
                 new.append((advice.text, notes_on(advice, gains)))
             else:
                 place = name if where == label else f"{name} of {where}"
-                known = again.setdefault(f"See {place}.", [])
+                known = again.setdefault(f"{REFERENCE}{place}.", [])
                 known += [gain for gain in gains if (label, gains_in_words([gain])) not in self._gains]
             self._gains.update((label, gains_in_words([gain])) for gain in gains)
         return [*new, *((text, gains_in_words(gains)) for text, gains in again.items())]
