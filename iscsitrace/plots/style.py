@@ -130,12 +130,19 @@ def legend(top: Axes, *sources: Axes, columns: int = 5, lift: float = 0.0) -> No
 
 
 def fitted_legend(
-    axes: Axes, handles: list[Any], labels: list[str], columns: int, *, beside: Axes | None = None, **look: Any
+    axes: Axes,
+    handles: list[Any],
+    labels: list[str],
+    columns: int,
+    *,
+    beside: Axes | None = None,
+    is_across: bool = False,
+    **look: Any,
 ) -> Legend:
     """A legend without a frame, of at most ``columns``: fewer where they have no room in the width of ``beside``, by
-    default of the axes themselves.
+    default of the axes themselves. ``is_across``: it may reach across the picture.
     """
-    room_px = _room_px(beside or axes)
+    room_px = _room_px(beside or axes, is_across=is_across)
     for count in range(max(1, min(columns, len(labels))), 0, -1):
         made = axes.legend(handles, labels, ncols=count, frameon=False, **look)
         if made.get_window_extent().width <= room_px:
@@ -143,10 +150,10 @@ def fitted_legend(
     return made
 
 
-def _room_px(axes: Axes) -> float:
+def _room_px(axes: Axes, *, is_across: bool) -> float:
     """The width of the picture that the axes have, but for the labels beside them, as far as these are known."""
     place, share = axes.get_subplotspec(), 1.0
-    if place is not None:
+    if place is not None and not is_across:
         grid = place.get_gridspec()
         ratios = np.asarray(grid.get_width_ratios(), dtype=np.float64)
         share = float(ratios[place.colspan.start : place.colspan.stop].sum() / ratios.sum())

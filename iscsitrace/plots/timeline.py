@@ -161,7 +161,8 @@ COLORS: Final = {INFO: style.GREEN, WARNING: style.ORANGE, DATA_LOSS: style.PURP
 OUTAGE: Final = "outage: no I/O completes"
 _MEANINGS: Final = {ERROR: "error", WARNING: "warning", DATA_LOSS: "missing from the capture", INFO: "expected"}
 _THIN: Final = "x_"
-_WIDE, _NARROW = 6, 3
+_KEY_COLUMNS: Final = 6
+_KEY_POINTS: Final = 7.5
 _ROOM_IN: Final = 1.2
 _SHADE: Final[dict[str, Any]] = {"facecolor": style.VERMILLION, "alpha": 0.16, "linewidth": 0, "zorder": 0.5}
 
@@ -193,18 +194,27 @@ def _draw_strip(above: Axes, timeline: Timeline, time: TimeAxis) -> None:
     above.tick_params(labelbottom=False)
     strip.set_ylim(len(LAYERS) - 0.4, -0.6)
     strip.set_yticks(range(len(LAYERS)), LAYERS, fontsize=7)
-    strip.tick_params(axis="y", length=0)
+    # a mark at the start of the axis reaches over it
+    strip.tick_params(axis="y", length=0, pad=7)
     strip.grid(visible=False, axis="y")
     shade(strip, timeline.outages, time)
     rows = [float(LAYERS.index(marks.sort.layer)) for marks in timeline.marks]
     draw_marks(strip, timeline.marks, timeline.view, rows)
     handles, labels = key(timeline.marks, has_outage=len(timeline.outages) > 0)
     place = above.get_subplotspec()
-    columns = _WIDE if place is None or place.get_gridspec().ncols == 1 else _NARROW
-    style.fitted_legend(
-        strip, handles, labels, columns, beside=above, loc="upper left", bbox_to_anchor=(0.0, -0.42 / _HEIGHT_IN),
-        fontsize=7.5, borderaxespad=0, columnspacing=1.2, handletextpad=0.4,
+    is_across = place is not None and place.get_gridspec().ncols > 1
+    top = -0.42 / _HEIGHT_IN
+    made = style.fitted_legend(
+        strip, handles, labels, _KEY_COLUMNS, beside=above, is_across=is_across, loc="upper left",
+        bbox_to_anchor=(0.0, top), fontsize=_KEY_POINTS, borderaxespad=0, columnspacing=1.2, handletextpad=0.7,
+        labelspacing=0.5,
     )  # fmt: skip
+    if is_across:
+        # it reaches below the axes on the right, which keep their places; lines without text keep its height free
+        made.set_in_layout(False)
+        lines = max(1, round(made.get_window_extent().height / (1.5 * _KEY_POINTS * style.DPI / 72)))
+        empty = "\n".join([" "] * lines)
+        strip.text(0, top, empty, transform=strip.transAxes, va="top", fontsize=_KEY_POINTS, linespacing=1.5)
 
 
 def room_in(timeline: Timeline) -> float:

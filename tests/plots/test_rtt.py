@@ -75,7 +75,7 @@ def test_a_path_is_known_where_both_sides_of_the_tap_are() -> None:
     windows = window(0, 12, 12), window(0, 12, 12, connection=1)
     found = curves(*windows, connections=(connection(0, 3), connection(1, None)))
     assert [each.path_ns for each in found.courses] == [13 * MS, None]
-    assert list(rtt.notes(found)) == ["connection 1: the least RTT of the path cannot be told from this capture"]
+    assert list(rtt.notes(found)) == ["connection 1: the minimum RTT of the path cannot be told from this capture"]
 
 
 def test_retransmissions_are_those_of_the_data_one_mark_for_each_pixel_column() -> None:
@@ -96,7 +96,7 @@ def test_the_standing_queue_is_that_of_the_table_senders() -> None:
     found = curves(window(0, 50, 50), window(0, 12, 12, connection=1), senders=senders)
     assert [(each.queue_ns, each.queue_delay_ns) for each in found.courses] == [(3 * STEP, 40 * MS), (0, None)]
     assert list(rtt.notes(found)) == [
-        "connection 0: a queue stood for 750 ms of the capture, and delayed the data by 40 ms (median)"
+        "connection 0: a standing queue lasted 750 ms of the capture and delayed the data by 40 ms (median)"
     ]
 
 
@@ -136,13 +136,13 @@ def test_the_queue_is_shaded_from_the_path_up() -> None:
     areas: dict[str, Any] = {
         str(each.get_label()): each.get_data() for each in axes.patches if isinstance(each, StepPatch)
     }
-    throughout, at_times = areas["above the least throughout 250 ms"], areas["above it at times: up to the median"]
+    throughout, at_times = areas["lowest RTT of 250 ms"], areas["from the lowest to the median RTT of 250 ms"]
     assert (list(throughout.baseline), throughout.values.tolist()) == ([10, 10], [12, 30])
     assert (list(at_times.baseline), at_times.values.tolist()) == ([12, 30], [15, 40])
     lines = {str(each.get_label()): each for each in axes.lines}
-    assert np.asarray(lines["RTT, median of 250 ms"].get_xdata()).tolist() == [0, 250, 500]
-    assert np.asarray(lines["RTT, median of 250 ms"].get_ydata()).tolist() == [15, 40, 40]
-    assert list(np.asarray(lines["least RTT of the path"].get_ydata())) == [10, 10]
+    assert np.asarray(lines["median RTT of 250 ms"].get_xdata()).tolist() == [0, 250, 500]
+    assert np.asarray(lines["median RTT of 250 ms"].get_ydata()).tolist() == [15, 40, 40]
+    assert list(np.asarray(lines["minimum RTT of the path"].get_ydata())) == [10, 10]
     assert np.asarray(lines["timeout"].get_xdata()).tolist() == [500]
     assert axes.get_ylabel() == "connection 0\nRTT, ms"
 
@@ -162,4 +162,4 @@ def test_both_taps_show_the_queue_of_a_full_line(tmp_path: Path) -> None:
         # what is in flight fills the queue, and it never empties
         assert 95 * MS < np.nanmax(course.median_ns) < 120 * MS
         assert np.nanmedian(course.least_ns) > 60 * MS
-        assert any("a queue stood for" in note for note in drawing.notes)
+        assert any("a standing queue lasted" in note for note in drawing.notes)

@@ -109,6 +109,8 @@ _PHASES = {
     "turnaround": (style.PALE, "..", "turnaround: status to next command"),
 }
 _LABEL_LIMIT = 40
+_TEXTS = 25
+"""Texts of single rows that have room above each other."""
 _NAMED_LIMIT = 4
 """Operations that the note on non-I/O commands names."""
 
@@ -158,7 +160,9 @@ def notes(waterfall: Waterfall) -> list[str]:
         most = list(waterfall.left_out.items())[:_NAMED_LIMIT]
         named = ", ".join(f"{count} {operation}" for operation, count in most)
         more = ", ..." if len(waterfall.left_out) > len(most) else ""
-        found.append(f"reads and writes only; {sum(waterfall.left_out.values()):,} non-I/O commands: {named}{more}")
+        found.append(
+            f"only reads and writes are drawn; {sum(waterfall.left_out.values()):,} other commands: {named}{more}"
+        )
     return found
 
 
@@ -187,19 +191,23 @@ def _draw_phases(axes: Axes, waterfall: Waterfall, places: NDArray[Any]) -> None
         reached = reached + lengths
     missing = ~waterfall.has_status
     if missing.any():
-        _draw_open(axes, places[missing], waterfall.open_ns[missing], amounts)
+        _draw_open(axes, places[missing], waterfall.open_ns[missing], amounts, len(places))
     axes.set_xlabel(f"{amounts.unit} since the command")
     axes.set_xlim(0, amounts.at(_longest_ns(waterfall)))
     axes.tick_params(axis="y", left=False, labelleft=False)
 
 
-def _draw_open(axes: Axes, places: NDArray[Any], open_ns: NDArray[Any], amounts: DurationAxis) -> None:
+def _draw_open(axes: Axes, places: NDArray[Any], open_ns: NDArray[Any], amounts: DurationAxis, row_count: int) -> None:
     """Draws commands without a status as frames, each with the time that it was in flight: it may be off the axis."""
     axes.barh(
         places, amounts.of(open_ns), height=0.8, facecolor="none", edgecolor=style.VERMILLION, linestyle="dashed",
         linewidth=0.9, label="no status: in flight", zorder=3,
     )  # fmt: skip
-    for place, length_ns in zip(places.tolist(), open_ns.tolist(), strict=True):
+    # rows that are nearer to each other than the height of a text share one, that of the longest
+    near = max(1, round(row_count / _TEXTS))
+    runs = np.split(np.arange(len(places)), np.flatnonzero(np.diff(places) >= near) + 1)
+    for run in runs:
+        place, length_ns = places[run].mean(), int(open_ns[run].max())
         axes.text(
             0.99, place, f"no status, in flight {duration(length_ns)}", transform=axes.get_yaxis_transform(),
             ha="right", va="center", fontsize=6.5, color=style.BLACK,

@@ -32,7 +32,7 @@ _LABELLED_SHARE = 0.03
 """Smallest span, as a share of the height, that has room for its name."""
 _MIDDLE_SHARE = 0.12
 """Height of the middle that is left out, as a share of the rest."""
-_COLUMN = (1.36, 0.05)
+_COLUMN = (1.42, 0.05)
 """Position and width of the column of the time breakdown."""
 
 

@@ -153,6 +153,7 @@ _PANEL_IN = 1.2
 _ROOM_IN = 2.0
 """Height of the plot besides its panels."""
 _TOP = 0.94
+_LOW = 0.15
 """Height of the marks of retransmissions, as a share of a panel."""
 
 
@@ -166,36 +167,40 @@ def draw(figure: Figure, found: Courses) -> None:
     panels = figure.subplots(len(found.courses), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     time = TimeAxis(found.view)
     amounts = DurationAxis(max(float(np.nanmax(each.median_ns)) for each in found.courses))
+    top = 1.15 * max(amounts.at(float(np.nanmax(each.median_ns))) for each in found.courses)
     for axes, course in zip(panels, found.courses, strict=True):
-        _draw_course(axes, course, time, amounts)
+        _draw_course(axes, course, time, amounts, top)
         axes.set_ylabel(f"connection {course.connection}\nRTT, {amounts.unit}")
-    panels[0].set_ylim(0, 1.15 * max(amounts.at(float(np.nanmax(each.median_ns))) for each in found.courses))
+    panels[0].set_ylim(0, top)
     time.apply(panels[-1])
     style.legend(panels[0], *panels, columns=5)
 
 
-def _draw_course(axes: Axes, course: Course, time: TimeAxis, amounts: DurationAxis) -> None:
+def _draw_course(axes: Axes, course: Course, time: TimeAxis, amounts: DurationAxis, top: float) -> None:
     edges = time.of(course.edges_ns)
     least, median = amounts.of(course.least_ns), amounts.of(course.median_ns)
     if course.path_ns is not None:
         base = amounts.at(course.path_ns)
         middle = np.fmax(base, least)
         for low, high, alpha, label in (
-            (np.full(len(least), base), middle, 0.75, "above the least throughout 250 ms"),
-            (middle, np.fmax(middle, median), 0.3, "above it at times: up to the median"),
+            (np.full(len(least), base), middle, 0.75, "lowest RTT of 250 ms"),
+            (middle, np.fmax(middle, median), 0.3, "from the lowest to the median RTT of 250 ms"),
         ):
             axes.stairs(
                 np.where(np.isnan(median), np.nan, high), edges, baseline=low, fill=True, color=style.ORANGE,
                 alpha=alpha, linewidth=0, label=label,
             )  # fmt: skip
-        axes.axhline(base, color=style.GREEN, linestyle=(0, (5, 2)), linewidth=1.4, label="least RTT of the path")
+        axes.axhline(base, color=style.GREEN, linestyle=(0, (5, 2)), linewidth=1.4, label="minimum RTT of the path")
+        # below the line, unless the axis is there
+        offset, side = (-3, "top") if base > _LOW * top else (3, "bottom")
         axes.annotate(
-            duration(course.path_ns), (1, base), xycoords=axes.get_yaxis_transform(), xytext=(-3, -3),
-            textcoords="offset points", ha="right", va="top", fontsize=7.5,
+            duration(course.path_ns), (1, base), xycoords=axes.get_yaxis_transform(), xytext=(-3, offset),
+            textcoords="offset points", ha="right", va=side, fontsize=7.5, zorder=6,
+            bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.8},
         )  # fmt: skip
     axes.plot(
         edges, np.append(median, median[-1]), drawstyle="steps-post", color=style.BLUE, linewidth=1.4,
-        label="RTT, median of 250 ms",
+        label="median RTT of 250 ms",
     )  # fmt: skip
     for cause, times in course.retransmissions.items():
         marker, label = style.RETRANSMISSION_MARKS[cause]
@@ -211,13 +216,13 @@ def notes(found: Courses) -> Iterator[str]:
     for course in found.courses:
         if course.queue_ns and course.queue_delay_ns is not None:
             yield (
-                f"connection {course.connection}: a queue stood for {duration(course.queue_ns)} of the capture, and "
-                f"delayed the data by {duration(course.queue_delay_ns)} (median)"
+                f"connection {course.connection}: a standing queue lasted {duration(course.queue_ns)} of the capture "
+                f"and delayed the data by {duration(course.queue_delay_ns)} (median)"
             )
         if course.path_ns is None:
-            yield f"connection {course.connection}: the least RTT of the path cannot be told from this capture"
+            yield f"connection {course.connection}: the minimum RTT of the path cannot be told from this capture"
     if found.is_decimated:
-        yield "each pixel column has the least and the highest median of its time"
+        yield "each pixel column has the lowest and the highest median of its time"
     if (unknown := found.connection_count - found.measured_count) > 0:
         yield f"the RTT under load of {count(unknown, 'more connection')} cannot be told from this capture"
     if len(found.courses) < found.measured_count:
@@ -241,8 +246,8 @@ KIND = Kind(
     draw=draw,
     title=title,
     notes=lambda found: list(notes(found)),
-    how_to_read="The shaded area is the RTT above its least, the dashed line: mostly time in queues. A high dark area "
-    "that lasts is a queue that never empties. Red marks are retransmissions.",
+    how_to_read="The dashed line is the minimum RTT of the path. The shaded area above it is mostly time in queues. A "
+    "high dark area that lasts is a queue that never empties. Red marks are retransmissions.",
     tables=with_events("rtt", "senders", "retransmissions"),
     view=view_of_streams,
     pictures=whole_session("Round-trip time"),

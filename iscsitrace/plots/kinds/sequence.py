@@ -326,7 +326,7 @@ def _limit(axes: Axes, sequence: Sequence, places: ByteAxis) -> None:
         lows.append(sequence.acks.values.min())
         highs.append(sequence.acks.values.max())
     low, high = (places.at(float(each)) for each in (min(lows, default=0), max(highs, default=1)))
-    room = max((high - low) * 0.08, places.at(1000))
+    room = max((high - low) * 0.08, places.at(1000 if high > places.at(1000) else 100))
     top = high + room
     if len(sequence.window):
         # the window line is shown as long as the segments keep a third of the height
