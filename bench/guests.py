@@ -133,7 +133,7 @@ def diagnosis(capture: Path) -> str:
     command = [sys.executable, "-m", "iscsitrace", "diagnose", str(capture)]
     finished = subprocess.run(command, check=False, capture_output=True, text=True)
     lines = [line for line in finished.stdout.splitlines()[1:] if line.strip()]
-    told = [line for line in lines if "carried no SCSI commands" not in line]
+    told = [line for line in lines if "no SCSI commands" not in line]
     return (told or lines or [finished.stderr.strip()])[0]
 
 

@@ -40,6 +40,18 @@ PHRASES = {
     r"g[ai]ves? tasks up|gave (the |its )?tasks? up": "the initiator aborted commands",
     r"why is not said": "cause unknown",
     r"so many times|as it were|whichever": "(a plain sentence)",
+    r"the same is true of": "(name what is the same)",
+    r"did nothing but": "(what it did)",
+    r"carried no (i?SCSI )?commands": "no SCSI commands",
+    r"known to \+-": "+-",
+    r"limited by the distance": "limited by network latency",
+    r"\d connects\b|connects (were|had)": "connection attempts",
+    r"fault of the path": "path fault",
+    r"lets? (this|an|the) (initiator|InitiatorName) in": "allows this initiator",
+    r"of unsure": "uncertain",
+    r"queue stands|stands on the path": "standing queue",
+    r"took the next login": "accepted the next login",
+    r"issued again": "reissued",
 }
 # the boundary stands once, before the phrases: most places in a text are none
 _PATTERN = re.compile(

@@ -164,10 +164,15 @@ def of(case: Case, findings: Sequence[Finding]) -> Headline:
     elif kind == "healthy":
         text = f"{name} is healthy. {_largest(subject)}"
     elif kind == "limited":
-        text = f"{name} is limited by the distance. {_largest(subject)}"
+        text = f"{name} is limited by network latency. {_largest(subject)}"
     else:
-        moved = wording.count(subject.fact(moved_counts), "command")
-        text = f"{name}: only {moved} moved data, too few for a verdict. {_largest(subject)}"
+        moved = subject.fact(moved_counts)
+        few = (
+            f"only {wording.count(moved, 'command')} moved data, too few"
+            if moved
+            else "no command moved data: too little"
+        )
+        text = f"{name}: {few} for a verdict. {_largest(subject)}"
     return Headline(text, known_as, kind, "info", case.sessions, case.luns, case.spans)
 
 
@@ -229,9 +234,8 @@ def _nothing(name: str, subject: Session) -> str:
     if not data:
         return nothing_done(subject)
     if not (subject.is_data & known(subject.cycles, "status_ns")).any():
-        none = "has no status" if data == 1 else "have no status"
-        return f"{name}: its {wording.count(data, 'read or write', 'reads and writes')} {none}: no time to break down."
-    return f"{name}: its reads and writes took no time by the capture's clock."
+        return f"{name}: {wording.count(data, 'read or write', 'reads and writes')}, none with a status."
+    return f"{name}: the capture's clock is too coarse to time its reads and writes."
 
 
 def _with_share(lead: Finding) -> str:

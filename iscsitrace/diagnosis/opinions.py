@@ -302,7 +302,7 @@ class Stories(Sequence[StoryOpinion]):
         if worst := _worst(self._members(story)):
             return self._opinions[worst.number].headline
         note = next(iter(findings), None)
-        return headline.of_finding(note) if note else Headline(f"{capital(label)} carried no iSCSI commands.")
+        return headline.of_finding(note) if note else Headline(f"{capital(label)}: no iSCSI commands.")
 
     def __len__(self) -> int:
         return len(self._told)

@@ -124,13 +124,16 @@ def events(capture: Capture) -> Iterator[Batch]:
         capture,
         "digest_error",
         broken,
-        [amounts.count(row["count"], f"{_DIGESTS[row['name']]} digest error") + ", here the first" for row in broken],
+        [
+            amounts.count(row["count"], f"{_DIGESTS[row['name']]} digest error") + ", the first one here"
+            for row in broken
+        ],
     )
     yield _counted(
         capture,
         "capture_incomplete",
         missing,
-        [f"{row['count']} {row['meaning']}" + (", here the first" if row["count"] > 1 else "") for row in missing],
+        [f"{row['count']} {row['meaning']}" + (", the first one here" if row["count"] > 1 else "") for row in missing],
     )
     yield _end(capture)
 

@@ -78,10 +78,10 @@ def _outages(capture: Capture) -> Batch:
 
 def _outage(outage: outages.Outage) -> str:
     if not outage.is_over:
-        return f"outage: no I/O completes for {amounts.time(outage.length_ns)}, nor until the end of the capture"
+        return f"outage: no I/O completes for {amounts.time(outage.length_ns)} and up to the end of the capture"
     others = [str(number) for number in outage.sessions[1:]]
     noun = "session" if len(others) == 1 else "sessions"
-    return "outage: no I/O completes" + (f", nor in {noun} {' and '.join(others)}" if others else "")
+    return "outage: no I/O completes" + (f", also in {noun} {' and '.join(others)}" if others else "")
 
 
 def _recoveries(capture: Capture) -> Batch:

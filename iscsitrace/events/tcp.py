@@ -82,7 +82,7 @@ def _unanswered(capture: Capture) -> Batch:
 
     def word(initiator: str, target: str, port: int, count: int) -> str:
         tries = f"{count + 1} SYNs" if count else "the SYN"
-        return f"{written(target, port)} did not answer {tries} of {initiator}"
+        return f"{written(target, port)} did not answer {tries} from {initiator}"
 
     return Batch(
         "tcp_unanswered",

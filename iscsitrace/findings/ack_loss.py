@@ -103,8 +103,8 @@ def _lost(history: History) -> Observation | None:
     count = int(recoveries.raw("retransmitted_packets").sum())
     times = wording.count(len(recoveries), "recovery", "recoveries")
     text = (
-        f"{history.label}: ACKs of the {receiver} were lost, and no data; the {sender} retransmitted "
-        f"{wording.count(count, 'packet')} that had arrived, after timers in {times}, {_stalled(spans, cost_ns)}"
+        f"{history.label}: because ACKs of the {receiver} were lost, the {sender} retransmitted "
+        f"{wording.count(count, 'packet')} that had arrived ({times} after a timer) {_stalled(spans, cost_ns)}"
     )
     numbers = np.unique(recoveries.raw("connection")).tolist()
     tap = " or ".join(dict.fromkeys(history.source.tap_of(each, to_target=to_target) for each in numbers))
@@ -136,7 +136,7 @@ def _stalled(spans: tuple[Span, ...], cost_ns: int) -> str:
     if len(spans) == 1:
         return f"and stalled for {wording.time(cost_ns)}"
     longest = max((last - first for first, last in spans), default=0)
-    return f"and stalled for {wording.time(cost_ns)} in all, the longest {wording.time(longest)}"
+    return f"and stalled for {wording.time(cost_ns)} in total, at most {wording.time(longest)} at a time"
 
 
 def _facts(recoveries: Table, receiver: str, sender: str, tap: str) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _facts(recoveries: Table, receiver: str, sender: str, tap: str) -> Iterator[
         yield f"The ACKs passed the {tap}: they were lost {where}."
     else:
         yield f"The ACKs never reached the {tap}: they were lost {where}."
-    yield f"The {receiver} had the data before the retransmissions: it reported it as received twice (D-SACK)."
+    yield f"No data was lost: the {receiver} reported it as received twice (D-SACK)."
 
 
 def _stretch(recoveries: Table, receiver: str, sender: str, tap: str) -> str:
@@ -174,16 +174,15 @@ def _is_in(recoveries: Table, from_ns: int, to_ns: int) -> bool:
 ACK_LOSS: Final = Problem(
     name="ack_loss",
     scope="story",
-    meaning="The path loses ACKs and no data. The sender hears nothing of what arrived, waits for a timer (tail loss "
-    "probe or RTO) and retransmits it for nothing; all that time its window is full, and the transfer stalls.",
-    condition="Recoveries in which lost ACKs, and no lost data, made a timer fire (docs/method.md, section 5), take at "
-    f"least {wording.percent(LOSS_SHARE)} of the I/O time. A stall of a second or more is a failure.",
+    meaning="The path loses ACKs, but no data. The sender does not learn that its data arrived: it waits for a timer "
+    "(tail loss probe or RTO) and retransmits without need. Meanwhile its window is full, and the transfer stalls.",
+    condition="Recoveries in which a timer expired because of lost ACKs, not of lost data (docs/method.md, section 5), "
+    f"take at least {wording.percent(LOSS_SHARE)} of the I/O time. A stall of a second or more is a failure.",
     evidence="First and last frames of the longest recoveries. The cost is the time in these recoveries, with the "
     "waits before them and the outages that they caused.",
-    example="Session 0: ACKs of the initiator were lost, and no data; the target retransmitted 2 packets that had "
-    "arrived, after timers in 1 recovery, and stalled for 719.3 ms. The ACKs passed the tap: they were lost "
-    "between the tap and the target. The initiator had the data before the retransmissions: it reported it "
-    "as received twice (D-SACK).",
+    example="Session 0: because ACKs of the initiator were lost, the target retransmitted 2 packets that had arrived "
+    "(1 recovery after a timer) and stalled for 719.3 ms. The ACKs passed the tap: they were lost between the tap and "
+    "the target. No data was lost: the initiator reported it as received twice (D-SACK).",
     # ACKs to the target dropped for 700 ms, or data to the initiator
     shown_by=f"read --block-size 2M --queue-depth 2 --seconds 3 --fault ack-loss,for=700ms {WAN}",
     near_miss="read --block-size 2M --queue-depth 2 --seconds 3 --fault black-out,for=300ms,direction=to-initiator "
@@ -197,8 +196,8 @@ ACK_LOSS: Final = Problem(
             "sees only one direction. Captures at both hosts show on which side of each hop ACKs are missing."
         ),
         Advice(
-            "Keep stalls short: on a Linux sender net.ipv4.tcp_early_retrans = 3 (tail loss probe, after two RTTs "
-            "instead of an RTO), on both sides net.ipv4.tcp_sack and tcp_dsack = 1.",
+            "Shorten the stalls: set net.ipv4.tcp_early_retrans = 3 on a Linux sender (a tail loss probe after two "
+            "RTTs, instead of an RTO), and net.ipv4.tcp_sack and tcp_dsack = 1 on both sides.",
             touches=WHOLE_HOST,
         ),
     ),

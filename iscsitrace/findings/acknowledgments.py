@@ -40,7 +40,10 @@ def _held(case: Case) -> Observation:
     has_status_apart = cycles.each(_is_status_apart)
     if 2 * int(by_cycle[has_status_apart].sum()) > waits.total_ns:
         held = int((by_cycle[has_status_apart] > 0).sum())
-        text = f"TCP held back the status of {wording.count(held, 'read')} for the ACK of the data before it, {median}."
+        text = (
+            f"TCP held back the status of {wording.count(held, 'read')} until the data before it was acknowledged, "
+            f"{median}."
+        )
         frames = frames_in(cycles, subject.longest_rows(waits), "data_last_frame", "status_frame")
     else:
         text = f"{wording.count(count, 'command')} waited while TCP held data back until an ACK arrived, {median}."
@@ -77,10 +80,10 @@ HELD_FOR_ACK: Final = Problem(
     name="held_for_ack",
     meaning="TCP holds back the status of a read, or the last part of other data, until the preceding data is "
     "acknowledged: Nagle's algorithm, made worse by delayed ACKs. Each read then takes two RTTs instead of one.",
-    condition=f"`ack_wait` takes {WORTH}, in at least {MIN_TASKS} commands.",
+    condition=f"ACK wait takes {WORTH}, in at least {MIN_TASKS} commands.",
     evidence="The last data and the status of the three reads that waited longest, or the frames that ended the "
     "longest waits. The share is the time waited.",
-    example="TCP held back the status of 63 reads for the ACK of the data before it, typically for 48.0 ms.",
+    example="TCP held back the status of 63 reads until the data before it was acknowledged, typically for 48.0 ms.",
     # held by Nagle until the ACK, or sent at once
     shown_by=f"read --block-size 128K --bytes 8M --set status=apart-held {WAN}",
     near_miss=f"read --block-size 128K --bytes 8M --set status=apart {WAN}",
@@ -124,8 +127,8 @@ def _delayed(case: Case) -> Observation | None:
     longest = np.argsort(-recoveries.raw("delayed_ack_ns"), kind="stable")[:3]
     receiver, sender = ("target", "initiator") if to_target else ("initiator", "target")
     return Observation(
-        f"The {receiver} held back {wording.count(count, 'ACK')} for {wording.time(cost_ns)} in total, while the "
-        f"{sender} recovered from a loss or started slowly and had one segment in flight.",
+        f"The {receiver} delayed {wording.count(count, 'ACK')} for {wording.time(cost_ns)} in total, while the "
+        f"{sender} had one segment in flight, in loss recovery or slow start.",
         [*waited.raw("delayed_ack_wait_frame").tolist(), *frames_in(recoveries, longest, "frame_first", "frame_last")],
         cost_ns,
     )
@@ -140,14 +143,14 @@ def _waited(senders: Table, *, to_target: bool) -> tuple[Table, int, bool]:
 DELAYED_ACK_IN_RECOVERY: Final = Problem(
     name="delayed_ack_in_recovery",
     meaning="After a retransmission timeout, and in a slow start with a small initial window, TCP has one segment in "
-    "flight and waits for its ACK. A receiver that delays ACKs holds this one back (40 ms on Linux, up to 200 ms on "
-    "Windows and ESXi), so that each step of the recovery takes as long.",
-    condition="ACKs that were held back while a recovery or slow start waited for them (docs/method.md, section 5) "
-    f"cost at least {wording.percent(LOSS_SHARE)} of the I/O time.",
-    evidence="The ACK that was held back longest, and first and last frames of such recoveries. The share is the time "
-    "for which the ACKs were held back.",
-    example="The initiator held back 1 ACK for 40.0 ms in total, while the target recovered from a loss or started "
-    "slowly and had one segment in flight.",
+    "flight and waits for its ACK. A receiver with delayed ACKs holds this one back (40 ms on Linux, up to 200 ms on "
+    "Windows and ESXi), so each step of the recovery takes that long.",
+    condition="Delayed ACKs for which a recovery or slow start waited (docs/method.md, section 5) cost at least "
+    f"{wording.percent(LOSS_SHARE)} of the I/O time.",
+    evidence="The ACK that was delayed longest, and first and last frames of such recoveries. The share is the time "
+    "for which the ACKs were delayed.",
+    example="The initiator delayed 1 ACK for 40.0 ms in total, while the target had one segment in flight, in loss "
+    "recovery or slow start.",
     # a whole flight lost, so that an RTO sends one segment, whose ACK is held back for 40 ms or not at all
     shown_by=f"read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator {WAN}",
     near_miss="read --block-size 256K --seconds 1.5 --fault black-out,at=0.5s,for=150ms,direction=to-initiator "

@@ -108,18 +108,18 @@ def _alignment(history: History) -> Observation | None:
     own = worst.cycles.select(worst.is_unaligned)
     text = (
         f"{worst.count} of {wording.count(len(worst.is_unaligned), 'read or write', 'reads and writes')} of LUN "
-        f"{worst.lun} are unaligned: they begin or end within a physical block of {wording.size(worst.physical_bytes)}"
+        f"{worst.lun} are unaligned: they begin or end inside a physical block of {wording.size(worst.physical_bytes)}"
     )
     extra = worst.extra_ns()
     facts = [sentence(text)]
     if extra:
         blocks, slow, fast = extra[1:]
         facts.append(
-            f"I/O of {wording.count(blocks, 'block')} takes {wording.time(slow)} (median) unaligned, "
-            f"{wording.time(fast)} aligned."
+            f"I/O of {wording.count(blocks, 'block')} takes {wording.time(slow)} unaligned, {wording.time(fast)} "
+            "aligned (medians)."
         )
     else:
-        facts.append("Its cost cannot be told: too few commands of the same size are aligned.")
+        facts.append("The cost is unknown: too few commands of the same size are aligned.")
     return Observation(
         " ".join(facts),
         [frame for row in own.select(slice(0, 3)).rows(("command_frame", "status_frame")) for frame in row.values()],
@@ -132,14 +132,15 @@ def _alignment(history: History) -> Observation | None:
 UNALIGNED_IO: Final = Problem(
     name="unaligned_io",
     scope="story",
-    meaning="Reads and writes begin or end within a physical block of the logical unit (READ CAPACITY(16)): a read "
+    meaning="Reads and writes begin or end inside a physical block of the logical unit (READ CAPACITY(16)): a read "
     "touches one block more, and a write reads the block before it can write it.",
     condition=f"At least {MIN_TASKS} reads and writes of a LUN, and {wording.percent(WORTH_A_CHANGE)} of them: reads "
     "that touch more physical blocks than their size needs, and writes of parts of physical blocks.",
     evidence="The first of these commands. The cost is the difference of the median latencies of unaligned and aligned "
-    f"commands of the same operation and size, where there are {MIN_TASKS} of both, over queue depth; else unknown.",
-    example="20 of 20 reads and writes of LUN 0 are unaligned: they begin or end within a physical block of 4 KiB. "
-    "Its cost cannot be told: too few commands of the same size are aligned.",
+    f"commands of the same operation and size, where there are {MIN_TASKS} of both, divided by the queue depth; else "
+    "it is unknown.",
+    example="20 of 20 reads and writes of LUN 0 are unaligned: they begin or end inside a physical block of 4 KiB. The "
+    "cost is unknown: too few commands of the same size are aligned.",
     advice=(
         Advice(
             "Align partitions and file systems with the physical block: start at 1 MiB, as parted -a optimal and newer "

@@ -89,7 +89,7 @@ def _poor(case: Case) -> Observation:
 
 CAPTURE_POOR: Final = Problem(
     name="capture_poor",
-    meaning="Too much is missing from the capture: the cause of the problem can be among it.",
+    meaning="Too much is missing from the capture, perhaps the cause of the problem.",
     condition=f"Less than {wording.percent(COVERAGE)} of the stream bytes decoded or of the PDUs captured, or at least "
     f"{wording.percent(UNKNOWN)} of the time not attributed, or no RTT measured to one side or both.",
     evidence="The first frames after what is missing, where known. The share is the time not attributed.",

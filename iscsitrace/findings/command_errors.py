@@ -49,11 +49,11 @@ def _errors(history: History) -> Observation | None:
     text = f"{history.label}{had}: {first.words()} ended in {first.status.text}, {first.when()}"
     text += f", at {blocks}" if blocks else ""
     facts = [f"{capital(text)}."]
-    facts += [f"So did {_listed(groups[1:])}."] if groups[1:] else []
+    facts += [f"Other errors: {_listed(groups[1:])}."] if groups[1:] else []
     if is_lost.any() or known(found.cycles, "lba")[rows].any():
         facts.append(_retried(outcome, is_final=bool(is_lost.any())))
     else:
-        facts.append("The capture does not show what it addressed, nor whether that was retried.")
+        facts.append("The capture does not show the address, nor whether the command was retried.")
     facts += [f"Commands that move no data failed, too: {_listed(others)}."] if others else []
     return Observation(
         " ".join((*facts, *_noise(found))),
@@ -81,8 +81,8 @@ def _side(history: History, group: StatusGroup) -> str | None:
     if not is_known.all() or not counts or None in counts:
         return status_class.points_to
     if ends.max() <= min(counts):
-        return "the target, which had reported these blocks"
-    return "the initiator, which asked for blocks beyond the end" if ends.min() > max(counts) else None
+        return "the target, which reported a capacity that includes these blocks"
+    return "the initiator, which addressed blocks beyond the end" if ends.min() > max(counts) else None
 
 
 def _of_others(history: History, groups: Sequence[StatusGroup]) -> Observation | None:
@@ -100,7 +100,7 @@ def _of_others(history: History, groups: Sequence[StatusGroup]) -> Observation |
 
 def _listed(groups: Sequence[StatusGroup]) -> str:
     """``3 of 9 WRITE commands to LUN 0 in MEDIUM ERROR, ...; 5 more``."""
-    words = [f"{each.words()} in {each.status.text}" for each in groups[:_NAMED]]
+    words = [f"{each.words()} ended in {each.status.text}" for each in groups[:_NAMED]]
     more = sum(len(each.rows) for each in groups[_NAMED:])
     return "; ".join([*words, f"{more} more"] if more else words)
 
@@ -138,13 +138,12 @@ def _retried(outcome: Outcome, *, is_final: bool) -> str:
     count, recovered = len(outcome.is_recovered), int(outcome.is_recovered.sum())
     over = f" over another path ({outcome.other_path})" if outcome.other_path else ""
     if recovered == count:
-        they, were = ("It", "it was") if count == 1 else ("All", "they were")
-        return f"{they} succeeded when {were} retried{over}."
+        return f"{'The retry' if count == 1 else 'Each retry'} succeeded{over}."
     if not is_final:
-        return f"{recovered} of {count} succeeded when they were retried{over}, in this capture."
+        return f"{recovered or 'None'} of {count} succeeded on retry in this capture{over}."
     if not recovered:
         return f"No retry succeeded: {'this is an I/O error' if count == 1 else 'these are I/O errors'}."
-    return f"{recovered} of {count} succeeded when they were retried{over}; the others are I/O errors."
+    return f"{recovered} of {count} succeeded on retry{over}. The others are I/O errors."
 
 
 def _noise(found: Statuses) -> list[str]:
@@ -153,8 +152,8 @@ def _noise(found: Statuses) -> list[str]:
     if not count:
         return []
     if count == 1:
-        return ["1 more CHECK CONDITION is normal: the answer to a probe or the report of an event."]
-    return [f"{count} more CHECK CONDITIONs are normal: answers to probes or reports of events."]
+        return ["1 more CHECK CONDITION is normal: it refused an optional command or reported an event."]
+    return [f"{count} more CHECK CONDITIONs are normal: they refused optional commands or reported events."]
 
 
 def _advice(groups: Sequence[StatusGroup]) -> tuple[Advice, ...]:
@@ -168,11 +167,10 @@ COMMAND_ERRORS: Final = Problem(
     scope="story",
     meaning="The target ended reads, writes or other data commands with an error: CHECK CONDITION with sense data, or "
     "another status.",
-    condition="At least one such command; a note where only commands that move no data failed. UNIT ATTENTION, and the "
-    "refusal of an optional command, are how a target reports an event and what it supports: they are normal. "
-    "RESERVATION CONFLICT, BUSY, TASK SET FULL and MISCOMPARE have findings of their own. It is an I/O error unless a "
-    f"retry of the same blocks succeeded within {wording.time(statuses.RETRY_NS)} and after at most {statuses.RETRIES} "
-    "failures.",
+    condition="At least one such command; a note where only commands that move no data failed. UNIT ATTENTION (which "
+    "reports an event) and the refusal of an optional command are normal. RESERVATION CONFLICT, BUSY, TASK SET FULL "
+    "and MISCOMPARE have findings of their own. It is an I/O error unless a retry of the same blocks succeeded within "
+    f"{wording.time(statuses.RETRY_NS)} and after at most {statuses.RETRIES} failures.",
     evidence="Command and status of the first ones of each kind. The cost is the time in which no command of the same "
     "operation on the same LUN succeeded, or until a retry did.",
     example="Session 0: 951 of 1621 READ commands to LUN 0 ended in MEDIUM ERROR, unrecovered read error (3/11/00), "
@@ -184,8 +182,8 @@ COMMAND_ERRORS: Final = Problem(
     rank="failure",
     advice=(
         Advice(
-            "Read the target's log at that time: the status came from there, and the path worked. The sense data says "
-            "whether it is the medium, the space, the access state or the command."
+            "Read the target's log at that time: the status came from there, and the path worked. The sense data shows "
+            "whether the cause is the medium, the space, the access state or the command."
         ),
         Advice(
             "Then the initiator's: Linux logs the sense data and the sector of each failed request (dmesg), ESXi in "

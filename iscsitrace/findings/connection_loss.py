@@ -35,7 +35,7 @@ def _lost(history: History) -> Observation | None:
         over = worst.failover
         them = "it" if worst.in_flight == over.count == 1 else f"{over.count} of them" if worst.in_flight > 1 else "it"
         parts.append(
-            f"The initiator ran {them} over another path ({over.label}); the last ended "
+            f"The initiator reissued {them} over another path ({over.label}); the last completed "
             f"{wording.time(over.until_ns - worst.from_ns)} after the loss."
         )
     parts.extend(worst.rebuilding.sentences())
@@ -89,9 +89,9 @@ def _lost_in_part(history: History) -> Observation | None:
     spans = tuple((each.end.at_ns, each.until_ns) for each in found)
     cost_ns = covered_ns(spans)
     number = f"connection {worst.connection}" + ("" if worst.cid is None else f" (CID {worst.cid})")
-    times = f"; it lost connections {len(found)} times in all" if len(found) > 1 else ""
+    times = f"; it lost connections {len(found)} times in total" if len(found) > 1 else ""
     others = wording.count(worst.left, "other connection") if worst.left else "a new connection"
-    fact = f"session {worst.session} lost {number} and went on over {others}{times}"
+    fact = f"session {worst.session} lost {number} and continued on {others}{times}"
     story = " ".join(
         (
             f"{capital(fact)}.",
@@ -123,13 +123,12 @@ CONNECTION_LOST: Final = Problem(
     scope="story",
     meaning="A session's connection ended without a logout: a RST, a close, or a new login in its place.",
     condition="A normal session that ended without a logout. It is only a note where the initiator closed it with "
-    "nothing in flight, and no login followed: many programs end like this. Also a connection of a session that went "
-    "on over another one (MC/S), where neither was logged out.",
-    evidence="The RST or FIN of each, and the first connect and login that failed after it. The cost is the time to "
-    "the first I/O of the next session, or to the last try: from the loss on, or from a NOP that had no answer, or a "
-    "retransmission where nothing was in flight. Where "
-    "the session went on, it is the time until the commands of the lost connection had ended on another one; with "
-    "another path to the volume, until they had ended there.",
+    "nothing in flight, and no login followed: many programs end like this. Also a connection of a session that "
+    "continued on another one (MC/S), where neither was logged out.",
+    evidence="The RST or FIN of each, and the first connect and login that failed after it. The cost is the time until "
+    "the first I/O of the next session, or until the last try. It starts at the loss, or at an unanswered NOP before "
+    "it; where nothing was in flight, at an unanswered retransmission. Where the session continued on another "
+    "connection, or the volume on another path, it ends when the commands of the lost connection completed there.",
     example="Sessions 0 and 1 lost their connection for 2.0 s, from 1.00 s to 3.00 s. The target reset the "
     "connection at 1.00 s. 1 command had no status. The initiator logged in again 2.0 s later, and I/O "
     "resumed.",
@@ -139,10 +138,10 @@ CONNECTION_LOST: Final = Problem(
     rank="failure",
     advice=(
         Advice(
-            "Find out why the connection ended: the log of the side that closed it, at that time. A RST of the "
-            "target is a restart, a failover, a removed portal or a firewall; a close by the initiator often "
-            "follows a NOP time-out. A target that closes healthy connections again and again may see a second host "
-            "with the same InitiatorName and ISID."
+            "Find out why the connection ended: read the log of the side that closed it. A RST from the target means a "
+            "restart, a failover, a removed portal or a firewall. A close by the initiator often follows a NOP "
+            "time-out. If the target closes healthy connections again and again, a second host may use the same "
+            "InitiatorName and ISID."
         ),
         Advice(
             "Decide how long I/O may wait for a new login: node.session.timeo.replacement_timeout in open-iscsi "

@@ -50,8 +50,8 @@ def _waited(facts: Facts) -> Found:
 # --- queue_depth_low
 
 NEAR_NS: Final = 5 * MILLISECOND_NS
-"""RTT below which one command at a time is no problem: the path is a LAN's, or of the length over which arrays mirror
-synchronously, and healthy storage takes longer than it."""
+"""RTT below which one command at a time is not a problem: the path is a LAN's, or of the length over which arrays
+mirror synchronously, and healthy storage takes longer than it."""
 
 
 MANY: Final = 16
@@ -85,10 +85,10 @@ def _load(asked: Workload) -> str:
 
 QUEUE_DEPTH_LOW: Final = Problem(
     name="queue_depth_low",
-    meaning="All commands in flight wait for the RTT at the same time, and the line is idle: there are too few "
-    "commands in flight, or they are too small, for this RTT. The usual case is queue depth 1.",
-    condition=f"`propagation` of reads and writes takes {WORTH}, with at least {MIN_TASKS} reads and writes. "
-    f"A note below an RTT of {wording.time(NEAR_NS)}.",
+    meaning="The line is idle while all commands in flight wait for the network: they are too few, or too small, for "
+    "this RTT. The usual case is queue depth 1.",
+    condition=f"Network RTT of reads and writes takes {WORTH}, with at least {MIN_TASKS} reads and writes. A note "
+    f"below an RTT of {wording.time(NEAR_NS)}.",
     evidence="The three commands that waited longest for the RTT, from command to status. The share is the time "
     "waited.",
     example="The initiator issues one 128 KiB read at a time, and waits for the network. A round trip takes 8.0 ms.",
@@ -97,7 +97,7 @@ QUEUE_DEPTH_LOW: Final = Problem(
     near_miss=f"read --block-size 128K --bytes 16M --queue-depth 16 {WAN}",
     explains=Explains("propagation", 1, WORTH_A_CHANGE),
     rank="limit",
-    limited_by="the distance",
+    limited_by="network latency",
     advice=(Advice(RAISE_QUEUE_DEPTH, next_queue_depths),),
     where=_low_depth,
     tell=_queue_depth,
@@ -210,8 +210,8 @@ def _whole_system_calls(basis: Basis) -> Iterator[Change]:
 BLOCK_SIZE_SMALL: Final = Problem(
     name="block_size_small",
     meaning="Sequential I/O of a small size: each command moves little data and waits a full RTT. The I/O size is the "
-    "PDU block size, the command's Expected Data Transfer Length. Where the sizes show that the kernel split larger "
-    "system calls, the finding reports their size and pieces.",
+    "command's Expected Data Transfer Length. Where the sizes show that the kernel split larger system calls, the "
+    "finding reports their size and pieces.",
     condition="As queue_depth_low, and the commands in flight (median I/O size times median queue depth) take less "
     f"time on the line than the RTT; the median I/O size is under {wording.size(LARGE_BLOCK_BYTES)}, and at least "
     f"{wording.percent(SEQUENTIAL)} of the commands begin at the LBA where another ended.",
@@ -224,7 +224,7 @@ BLOCK_SIZE_SMALL: Final = Problem(
     near_miss=f"read --block-size 32K --bytes 4M --random {WAN}",
     explains=Explains("propagation", least=WORTH_A_CHANGE),
     rank="limit",
-    limited_by="the distance",
+    limited_by="network latency",
     advice=(
         Advice(
             "Use larger I/O: the application's block size (bs=), and for buffered reads "

@@ -36,7 +36,7 @@ def _digests(case: Case) -> Observation | None:
     counts = {word: sum(row["count"] for row in rows if row["name"] == name) for name, word in _DIGEST_COUNTERS.items()}
     text = " and ".join(wording.count(count, f"{word} digest error") for word, count in counts.items() if count)
     senders = [end for end, name in _SENDERS.items() if any(row[name] for row in case.subject.connections)]
-    by_whom = f" in PDUs of the {' and the '.join(senders)}" if senders else ""
+    by_whom = f" in PDUs from the {' and the '.join(senders)}" if senders else ""
     # the bytes changed before they passed the capture point
     side = f"the {senders[0]}, or the path between it and the capture point" if len(senders) == 1 else None
     return Observation(text + by_whom, [row["first_frame"] for row in rows], points_to=side)
@@ -53,7 +53,7 @@ DIGEST_ERRORS: Final = Problem(
     condition="At least one PDU with a digest error. It points to the side that sent the PDUs: they changed before "
     "they passed the capture point. With errors in both directions the packets cannot tell.",
     evidence="The first such PDU of each connection. No share.",
-    example="1 data digest error in PDUs of the target.",
+    example="1 data digest error in PDUs from the target.",
     shown_by="read --block-size 64K --bytes 4M --set data-digest=crc32c --fault "
     f"bad-data-digest,operation=read,nth=5 {WAN}",
     near_miss=f"read --block-size 64K --bytes 4M --set data-digest=crc32c {WAN}",
@@ -94,8 +94,8 @@ def _pings(case: Case) -> Observation | None:
     frames = frames_in(nops, np.flatnonzero(late), "request_frame", "response_frame")
     from_initiator = nops.raw("is_from_initiator")[late]
     word = "NOP-Out" if from_initiator.all() else "NOP" if from_initiator.any() else "NOP-In"
-    without_any = f", {silent} without any" if silent else ""
-    text = f"{wording.count(int(late.sum()), word)} without an answer for {wording.time(NOP_TIMEOUT_NS)}{without_any}"
+    without_any = f", {silent} never had one" if silent else ""
+    text = f"{wording.count(int(late.sum()), word)} had no answer for {wording.time(NOP_TIMEOUT_NS)}{without_any}"
     side = "the path or the target" if from_initiator.all() else None if from_initiator.any() else _OTHER_END
     until = np.where(known(nops, "response_ns"), nops.raw("response_ns"), last)[late].tolist()
     spans = tuple(sorted(zip(nops.raw("request_ns")[late].tolist(), until, strict=True)))
@@ -126,7 +126,7 @@ NOP_TIMEOUT: Final = Problem(
     condition=f"At least one NOP whose answer took {NOP_TIMEOUT_NS / 1e9:g} s or more, or that had none for this time "
     "until the connection's last packet.",
     evidence="The NOPs and their late answers. No share.",
-    example="1 NOP-Out without an answer for 5.0 s.",
+    example="1 NOP-Out had no answer for 5.0 s.",
     severity="error",
     rank="failure",
     advice=(
@@ -160,7 +160,7 @@ def _aborts(case: Case) -> Observation | None:
     frames = frames_in(requests, np.arange(len(requests)), "request_frame", "response_frame")
     about = requests.raw("referenced_cycle")[known(requests, "referenced_cycle")]
     commands = frames_in(subject.cycles, np.flatnonzero(np.isin(subject.cycles.raw("cycle"), about)), "command_frame")
-    functions = ", ".join(f"{name} ({count})" for name, count in Counter(requests["function_text"].tolist()).items())
+    functions = ", ".join(f"{count} {name}" for name, count in Counter(requests["function_text"].tolist()).items())
     times = [
         (row["request_ns"], row["response_ns"] or row["request_ns"]) for row in requests.rows() if row["request_ns"]
     ]
@@ -179,7 +179,7 @@ TASK_ABORTS: Final = Problem(
     meaning="The initiator aborted commands: ABORT TASK, or a reset of the logical unit or the target.",
     condition="At least one such task management request.",
     evidence="The request, its response, and the referenced command. No share.",
-    example="The initiator aborted commands: LOGICAL UNIT RESET (1).",
+    example="The initiator aborted commands: 1 LOGICAL UNIT RESET.",
     severity="error",
     rank="failure",
     advice=(

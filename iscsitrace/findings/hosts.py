@@ -163,10 +163,10 @@ def _no_service(basis: Basis) -> Iterator[Change]:
 SLOW_TARGET: Final = Problem(
     name="slow_target",
     meaning="The target is slow: first data, R2T or status arrive later than the RTT explains.",
-    condition=f"`target_service` takes {WORTH}, in at least {MIN_TASKS} commands. A warning only from a service time "
-    f"of {wording.time(HEALTHY_NS)} on, which healthy storage stays below: half of the time passed in stalls of at "
-    f"least that ({MIN_TASKS} of them, or 1 s in all), or no command was served faster; or outliers cost enough "
-    "(finding latency_outliers).",
+    condition=f"Target service takes {WORTH}, in at least {MIN_TASKS} commands. A warning only from a service time of "
+    f"{wording.time(HEALTHY_NS)} on, which healthy storage stays below: half of the time passed in stalls of at least "
+    f"that ({MIN_TASKS} of them, or 1 s in total), or no command was served faster; or outliers cost enough (finding "
+    "latency_outliers).",
     evidence="The three commands with the longest service time, from command to status. The share is the service time "
     "with every command in flight stalled.",
     example="The initiator waited 321.3 ms for the target in total, at most 5.0 ms at a time. The target typically "
@@ -206,15 +206,15 @@ def _think_time(case: Case) -> Observation | None:
 
 
 def _no_think_time(basis: Basis) -> Iterator[Change]:
-    yield Change("zero initiator think time", partial(Situation.without, name="initiator_think"), ("initiator_think",))
+    yield Change("no pauses of the initiator", partial(Situation.without, name="initiator_think"), ("initiator_think",))
 
 
 INITIATOR_THINK_TIME: Final = Problem(
     name="initiator_think_time",
     meaning="The initiator is idle between commands that follow one another steadily: no commands in flight. A program "
     "that sleeps does not count.",
-    condition=f"`initiator_think` takes {WORTH}, in at least {MIN_TASKS} idle periods. Always a note: an "
-    "application may ask for less than it could get.",
+    condition=f"Initiator idle takes {WORTH}, in at least {MIN_TASKS} idle periods. Always a note: an application may "
+    "ask for less than it could get.",
     evidence="The commands after the three longest idle periods. The share is the idle time.",
     example="The initiator paused 63 times between I/Os, typically for 5.0 ms.",
     shown_by=f"read --block-size 64K --bytes 4M --think-time 5ms {WAN}",
@@ -278,8 +278,8 @@ def _no_initiator_service(basis: Basis) -> Iterator[Change]:
 SLOW_INITIATOR: Final = Problem(
     name="slow_initiator",
     meaning="The initiator sends solicited data late: the time from R2T to first Data-Out.",
-    condition=f"`initiator_service` takes {WORTH}. A warning only where the median time from R2T to first "
-    f"Data-Out is {wording.time(PROMPT_NS)} or more beyond the RTT.",
+    condition=f"Initiator service takes {WORTH}. A warning only where the median time from R2T to first Data-Out is "
+    f"{wording.time(PROMPT_NS)} or more beyond the RTT.",
     evidence="R2T and first data of the three latest bursts. The share is the time waited.",
     example="The initiator answered R2Ts late: typically 5.0 ms from R2T to first Data-Out (16 R2Ts).",
     # R2Ts that the initiator reads 5 ms after they came

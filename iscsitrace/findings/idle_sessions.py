@@ -45,7 +45,7 @@ def _discovery(history: History) -> Observation | None:
         return None
     texts = list(history.rows("texts").rows(("request_text", "response_text", "response_frame")))
     said = [row for row in texts if "SendTargets=" in row["request_text"] or "TargetName=" in row["response_text"]]
-    text = f"{history.label} did nothing but discovery: {_listing(said)}. {_end(history)}"
+    text = f"{history.label}: discovery only, {_listing(said)}. {_end(history)}"
     return Observation(capital(text), [row["response_frame"] for row in said])
 
 
@@ -60,14 +60,14 @@ def _with_sessions(trace: Surroundings) -> set[str]:
 def _listing(texts: Sequence[dict[str, Any]]) -> str:
     """``SendTargets listed 1 target with 2 portals (iqn.t)``."""
     if not texts:
-        return "no SendTargets was captured"
+        return "the capture has no SendTargets"
     answers = [row["response_text"] for row in texts if row["response_frame"] is not None]
     if not answers:
         return "SendTargets had no answer"
     targets = [target for text in answers for target in portals.targets(text)]
     names = dict.fromkeys(name for name, _ in targets if name)
     if not names:
-        return "SendTargets listed no target (none lets this initiator in, or none is enabled)"
+        return "SendTargets listed no target (none allows this initiator, or none is enabled)"
     places = {portals.portal(address) for _, addresses in targets for address in addresses} - {None}
     shown = ", ".join(list(names)[:_TARGETS]) + (", ..." if len(names) > _TARGETS else "")
     with_portals = f" with {wording.count(len(places), 'portal')}" if places else ""
@@ -80,7 +80,7 @@ DISCOVERY_ONLY: Final = Problem(
     meaning="An initiator asked for targets and portals, and logged in to none in this capture.",
     condition="A discovery session, and no other session of the same address.",
     evidence="The Text Responses of SendTargets. No cost.",
-    example="Session 0 did nothing but discovery: no SendTargets was captured. The initiator logged out at 0.00 s.",
+    example="Session 0: discovery only, the capture has no SendTargets. The initiator logged out at 0.00 s.",
     severity="info",
     rank="note",
     advice=(
@@ -114,15 +114,16 @@ def _without_io(history: History) -> Observation | None:
         return None
     unclear = next((each.reason for each in tried if each.outcome == "unknown" and each.reason), "")
     if unclear and not any(len(member.cycles) for member in members):
-        text = f"{capital(history.label)} carried no SCSI commands. Whether it was logged in does not show: {unclear}."
+        text = (
+            f"{capital(history.label)}: no SCSI commands. The capture does not show whether it was logged in: "
+            f"{unclear}."
+        )
     elif len(members) == 1:
         text = nothing_done(members[0])
     else:
         numbers = listed(member.number for member in members)
         count = sum(len(member.cycles) for member in members)
-        text = (
-            f"Nothing was read or written in sessions {numbers}: {wording.count(count, 'command')} that move no data."
-        )
+        text = f"Sessions {numbers}: no reads or writes, only {wording.count(count, 'command')} that move no data."
     frames = [int(member.cycles.raw("command_frame")[0]) for member in members if len(member.cycles)]
     text = f"{text} {_end(history)}".rstrip()
     return Observation(text, frames)
@@ -132,12 +133,12 @@ def nothing_done(subject: Session) -> str:
     """What a session did that read and wrote nothing."""
     name = capital(subject.label)
     if not len(subject.cycles):
-        return f"{name} carried no SCSI commands: there is no time to break down."
+        return f"{name}: no SCSI commands."
     counts, flushes = other_operations(subject), int(subject.is_flush.sum())
     of = "of a device scan" if is_scan(counts) else "that move no data"
     commands = f"{wording.count(counts.total(), 'command')} {of} ({operations_in_words(counts)})" if counts else ""
     found = " and ".join(filter(None, (commands, f"{flushes} SYNCHRONIZE CACHE" if flushes else "")))
-    return f"Nothing was read or written in {subject.label}: {found}."
+    return f"{name}: no reads or writes, only {found}."
 
 
 def is_scan(counts: Counter[str]) -> bool:
@@ -183,8 +184,8 @@ NO_IO: Final = Problem(
     condition="A session, with those that it replaced, without a command that reads, writes or erases data, and "
     "without PDUs missing from the capture.",
     evidence="The first command of each session. No cost.",
-    example="Nothing was read or written in session 0: 1 command of a device scan (INQUIRY). The initiator logged "
-    "out at 0.00 s.",
+    example="Session 0: no reads or writes, only 1 command of a device scan (INQUIRY). The initiator logged out at "
+    "0.00 s.",
     severity="info",
     rank="note",
     advice=(

@@ -27,7 +27,7 @@ FULL: Final = 0.8
 """Least share of the I/O time in transfer for a line to be full: it idles at the start and the end of a burst."""
 
 LEAST: Final = (
-    f"`transfer` takes at least {wording.percent(FULL)} of the I/O time, and the packets show the rate of the line"
+    f"Data transfer takes at least {wording.percent(FULL)} of the I/O time, and the packets show the rate of the line"
 )
 
 
@@ -59,7 +59,7 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
     if is_shared:
         shared = f"{len(sessions)} sessions ({', '.join(str(number) for number in sessions)})"
-        text = f"{capital(shared)} share the line and fill it, at {rate(found)}.{queue}"
+        text = f"{capital(shared)} share a line and fill it, at {rate(found)}.{queue}"
     else:
         text = f"The line is full, at {rate(found)}.{queue}"
     transfers = subject.stretches("transfer")
@@ -91,7 +91,7 @@ def _used(subject: Session, found: Line) -> float:
 
 
 TWICE_AS_FAST: Final = Change(
-    "line twice as fast",
+    "a line twice as fast",
     lambda situation: situation.with_setting(c_bytes_per_s=2 * (situation.setting.c_bytes_per_s or 0.0)),
     ("transfer",),
 )
@@ -145,7 +145,7 @@ def _standing_queue(case: Case) -> Observation:
     found = next(subject.facts.table("senders").select(slice(row, row + 1)).rows())
     way = "target" if found["to_target"] else "initiator"
     text = (
-        f"A queue stands on the path to the {way}: while data are in flight, a round trip typically takes "
+        f"The path to the {way} has a standing queue: under load a round trip typically takes "
         f"{wording.time(found['rtt_load_median_ns'])} instead of {wording.time(subject.path_ns or 0)}."
     )
     return Observation(text, subject.frames_of(subject.longest_rows(subject.stretches("propagation", "transfer"))))
@@ -155,11 +155,11 @@ STANDING_QUEUE: Final = Problem(
     name="standing_queue",
     meaning="A queue on the path never empties while data are in flight: each round trip takes longer than the path "
     "needs. The session builds it itself, or other traffic does.",
-    condition=f"The median RTT while data are in flight exceeds that of the path by the larger of "
-    f"{wording.time(QUEUE_NS)} and half of it; and neither line_saturated nor line_shared says so.",
+    condition="The median RTT while data are in flight exceeds that of the path by the larger of "
+    f"{wording.time(QUEUE_NS)} and half of it; and neither line_saturated nor line_shared is found.",
     evidence="The commands that waited longest for the network. The share is the queue's part of a round trip.",
-    example="A queue stands on the path to the target: while data are in flight, a round trip typically takes 62.4 ms "
-    "instead of 8.0 ms.",
+    example="The path to the target has a standing queue: under load a round trip typically takes 62.4 ms instead of "
+    "8.0 ms.",
     # reads and writes at once, which fill neither direction
     shown_by="mixed --block-size 1M --queue-depth 2 --bytes 24M --rate 50Mbit --one-way-delay 4ms",
     near_miss="mixed --block-size 64K --queue-depth 2 --bytes 24M --rate 1Gbit --one-way-delay 4ms",
@@ -184,7 +184,7 @@ LINE_SATURATED: Final = Problem(
     name="line_saturated",
     meaning="The line is busy at its rate most of the time: the session cannot be faster than the line.",
     condition=f"{LEAST}; no other session reads or writes over it at the same time.",
-    evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
+    evidence="The frames that ended the longest transfers. The share is that of data transfer.",
     example="The line is full, at 38.3 MB/s (320 Mbit/s with headers). Packets typically wait 11.7 ms in its queue.",
     # eight reads of 256 KiB take 52 ms on the line, one of 128 KiB takes 3.3 ms; the RTT is 8 ms
     shown_by=f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",
@@ -204,8 +204,8 @@ LINE_SHARED: Final = Problem(
     "target is.",
     condition=f"{LEAST}; other sessions between the same hosts, or of one host, read or write over the same line at "
     "the same time.",
-    evidence="The frames that ended the longest transfers. The share is that of `transfer`.",
-    example="2 sessions (0, 1) share the line and fill it, at 38.3 MB/s (320 Mbit/s with headers). Packets typically "
+    evidence="The frames that ended the longest transfers. The share is that of data transfer.",
+    example="2 sessions (0, 1) share a line and fill it, at 38.3 MB/s (320 Mbit/s with headers). Packets typically "
     "wait 25.6 ms in its queue.",
     # two sessions with one target, or one
     shown_by=f"read --block-size 256K --bytes 32M --queue-depth 8 --sessions 2 {WAN}",

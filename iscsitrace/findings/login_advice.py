@@ -14,14 +14,14 @@ _CREDENTIALS: Final = Advice(
     "on Windows (12 to 16 characters)."
 )
 _ACL: Final = Advice(
-    "Let this InitiatorName in: an ACL in targetcli (`acls/ create`), `tgtadm --op bind` in tgt, the host's IQN in "
-    "its host group on an array. Compare it with `/etc/iscsi/initiatorname.iscsi`, `esxcli iscsi adapter get` or "
+    "Allow this InitiatorName: an ACL in targetcli (`acls/ create`), `tgtadm --op bind` in tgt, the host's IQN in its "
+    "host group on an array. Compare it with `/etc/iscsi/initiatorname.iscsi`, `esxcli iscsi adapter get` or "
     "`iscsicli`."
 )
 _NAME: Final = Advice(
-    "Compare the TargetName with what SendTargets lists (`iscsiadm -m discovery -t sendtargets -p PORTAL`): a "
-    "typing error, a target that was renamed or removed, one that this portal does not have, or (tgt) one that does "
-    "not let this initiator in. Delete outdated records: `iscsiadm -m node -T NAME -o delete`."
+    "Compare the TargetName with what SendTargets lists (`iscsiadm -m discovery -t sendtargets -p PORTAL`): a typing "
+    "error, a renamed or removed target, a target that is not at this portal, or (tgt) one that does not allow this "
+    "initiator. Delete outdated records: `iscsiadm -m node -T NAME -o delete`."
 )
 _RELEASE: Final = Advice(
     "Check that both sides support the same version and session types, and that the login has all keys: update the "
@@ -34,7 +34,7 @@ _SESSIONS: Final = Advice(
 )
 _TARGET_STATE: Final = Advice(
     "Check the TargetName and the state of the target: LIO answers like this if it has no such target, or while the "
-    "TPG is disabled (targetcli: `enable`), arrays during a failover."
+    "TPG is disabled (targetcli: `enable`). Arrays do during a failover."
 )
 _RESOURCES: Final = Advice(
     "Free resources of the target: sessions, connections or memory; look for hosts that log in again and again."
@@ -46,10 +46,10 @@ _KEYS: Final = Advice(
     touches=NEXT_LOGIN,
 )
 _SILENCE: Final = Advice(
-    "Check whether the target program runs and is not overloaded: its kernel accepts connections for it. "
-    "node.conn[0].timeo.login_timeout is how long open-iscsi waits (15 s)."
+    "Check that the target program runs and is not overloaded: the kernel accepts connections even if the program does "
+    "not answer. open-iscsi waits for node.conn[0].timeo.login_timeout (15 s)."
 )
-LOG: Final = Advice("Read the target's log at that time: it may have a reason that the Login Response does not.")
+LOG: Final = Advice("Read the target's log at that time: it may give a reason that the Login Response does not give.")
 
 _BY_STATUS: Final = {
     (2, 1): _CREDENTIALS,

@@ -115,7 +115,7 @@ def _attempt(history: History, session: Row, connection: Row, logins: list[Row])
     if last["response_ns"] is not None and last["is_transit"] and last["next_stage"] in (_FULL_FEATURE_PHASE, None):
         return made("accepted", said_ns)
     if last["response_ns"] is not None and last["status_class"] is None:
-        return made("unknown", said_ns, "the capture cuts off the status of its Login Response")
+        return made("unknown", said_ns, "the snaplen cut off the status of its Login Response")
     is_lacking = may_lack_pdus(connection.__getitem__)
     if not is_unused or is_lacking or (end is None and history.source.end_ns() - said_ns < LOGIN_SILENCE_NS):
         return made("unknown", said_ns)
@@ -125,7 +125,7 @@ def _attempt(history: History, session: Row, connection: Row, logins: list[Row])
     how = f"{end.verb} the connection"
     after = wording.time(max(0, end.at_ns - said_ns))
     if last["response_ns"] is not None:
-        reason = f"the {end.by} {how} {after} after a Login Response, within the login"
+        reason = f"the {end.by} {how} {after} after a Login Response, before the login was complete"
     elif end.by == "target":
         reason = f"the target {how} {after} after the Login Request, without a Login Response"
     else:

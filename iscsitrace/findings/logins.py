@@ -142,11 +142,11 @@ LOGIN_FAILED: Final = Problem(
     name="login_failed",
     scope="story",
     meaning="An initiator could not log in: the target refused it with a status, the two sides could not agree on a "
-    "key, or the connection ended or fell silent within the login.",
-    condition="A last Login Response whose status class is not 0 (a redirect that was followed by a login is no "
-    "failure); keys with no common value, or answered by Reject, on a connection that was then closed unused; a "
-    f"close within the login; or no Login Response for {LOGIN_SILENCE_NS / 1e9:g} s. Failed logins between the loss "
-    "of a session and the next one belong to `connection_lost`.",
+    "key, or the connection ended or fell silent during the login.",
+    condition="A last Login Response whose status class is not 0 (a redirect that was followed by a login is not a "
+    "failure); keys with no common value, or answered by Reject, on a connection that was then closed unused; a close "
+    f"during the login; or no Login Response for {LOGIN_SILENCE_NS / 1e9:g} s. Failed logins between the loss of a "
+    "session and the next one belong to `connection_lost`.",
     evidence="The last Login Request and Login Response of the first failed logins and of the last one, and of the "
     "login that succeeded after them. The cost is the time from the first try to that login, else to the end of the "
     "last try.",

@@ -45,8 +45,8 @@ def _in_words(account: Account) -> str:
     doubt = "" if account.mirror.is_sure else f" It is a mirror, {account.doubt}."
     writes = wording.count(account.known_count, "write")
     return (
-        f"{capital(account.name)} whose writes wait for {far.label}: it acknowledged {far.last_count} of {writes} "
-        f"last, and alone had writes in flight for {wording.time(far.alone_ns)}{cause}. It acknowledged typically "
+        f"{capital(account.name)} whose writes wait for {far.label}: for {wording.time(far.alone_ns)} it alone had "
+        f"writes in flight{cause}. It acknowledged {far.last_count} of {writes} last, typically "
         f"{wording.time(account.skews['p50'] or 0)} after the first side, at most "
         f"{wording.time(account.skews['max'] or 0)}.{doubt}"
     )
@@ -72,9 +72,9 @@ MIRROR_WAITS_FOR_FARTHEST: Final = Problem(
     "extents (docs/method.md, section 9).",
     evidence="Command and status, on every side, of the three writes that waited longest. The share is the time in "
     "which only the slowest side had writes in flight.",
-    example="Sessions 0 and 1 are a mirror whose writes wait for session 1: it acknowledged 64 of 64 writes last, and "
-    "alone had writes in flight for 2.5 s, mostly because its path is longer. It acknowledged typically 38.1 ms after "
-    "the first side, at most 38.4 ms.",
+    example="Sessions 0 and 1 are a mirror whose writes wait for session 1: for 2.5 s it alone had writes in flight, "
+    "mostly because its path is longer. It acknowledged 64 of 64 writes last, typically 38.1 ms after the first side, "
+    "at most 38.4 ms.",
     # one side 20 ms away, or as near as the other
     shown_by="write --set mirror=yes --target-delay 1ms --target-delay 20ms --rate 320Mbit --bytes 4M --block-size 64K",
     near_miss="write --set mirror=yes --target-delay 1ms --target-delay 1ms --rate 320Mbit --bytes 4M --block-size 64K",

@@ -15,7 +15,7 @@ from iscsitrace.tables.nulls import known
 
 Array = NDArray[Any]
 _ADDRESS = ("operation", "lba", "block_count")
-"""By which a command that is issued again is known: tag, CmdSN and even the LUN are others on another path."""
+"""By which a command that is reissued is known: tag, CmdSN and even the LUN are others on another path."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Retried:
 def retried(history: History, rows: Array, since_ns: Array, within_ns: int) -> Retried:
     """What became of these rows of the story's commands over other paths to their volumes.
 
-    ``since_ns`` is from when on each may be issued again, ``within_ns`` the longest time until then.
+    ``since_ns`` is from when on each may be reissued, ``within_ns`` the longest time until then.
     """
     cycles = history.cycles
     found = np.full(len(rows), -1, dtype=np.int64)

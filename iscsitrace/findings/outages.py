@@ -78,7 +78,7 @@ def _outages(history: History) -> Observation | None:
     when = f"from {wording.seconds(longest.from_ns - start)} to {wording.seconds(longest.to_ns - start)}"
     if len(found) > 1:
         text = (
-            f"{history.label} had no I/O {len(found)} times, {wording.time(total_ns)} in all; the longest time was "
+            f"{history.label} had no I/O {len(found)} times, {wording.time(total_ns)} in total; the longest lasted "
             f"{wording.time(longest.length_ns)}, {when}"
         )
     else:
@@ -138,7 +138,7 @@ class _Evidence:
             return "the path"
         if not len(self.waiting):
             return None
-        return "the target, or the link of the initiator" if self._may_be_initiator else "the target"
+        return "the target, or the initiator's link" if self._may_be_initiator else "the target"
 
     @cached_property
     def _tap(self) -> str:
@@ -175,18 +175,17 @@ class _Evidence:
         elif to_target or to_initiator:
             side = "target" if to_target else "initiator"
             count = wording.count(to_target or to_initiator, "packet")
-            yield f"TCP retransmitted {count} to the {side} without an ACK: the path or the {side} was down."
+            yield f"TCP retransmitted {count} to the {side} and got no ACK: the path or the {side} was down."
         elif len(self._for_nothing):
             count = wording.count(len(self._for_nothing), "packet")
             yield f"TCP retransmitted {count} that had arrived: ACKs were lost on the path."
         elif not len(self.waiting):
-            yield f"TCP retransmitted nothing, and no command passed the {self._tap}: who was down does not show."
-        else:
-            but = (
-                f", unless the link of the initiator, beside the {self._tap}, was down"
-                if self._may_be_initiator
-                else ""
+            yield (
+                f"TCP retransmitted nothing, and no command passed the {self._tap}: the capture does not show which "
+                "side was down."
             )
+        else:
+            but = f", unless the initiator's link, next to the {self._tap}, was down" if self._may_be_initiator else ""
             yield f"TCP retransmitted nothing: the target acknowledged the commands and did not answer them{but}."
         outage = self.outage
         small = [
@@ -198,7 +197,10 @@ class _Evidence:
             and outage.from_ns <= one.to_ns
         ]
         if small:
-            yield f"Packets of less than {min(small):,} bytes passed: a path MTU that is too small may look the same."
+            yield (
+                f"Packets of less than {min(small):,} bytes got through, so the cause may also be a path MTU that is "
+                "too small."
+            )
         pings = self.history.rows("nops")
         silent = pings.raw("is_ping") & known(pings, "request_ns")
         silent &= (pings.raw("request_ns") >= self.outage.from_ns) & (pings.raw("request_ns") <= self.outage.to_ns)
@@ -223,7 +225,7 @@ class _Evidence:
             yield loss.how(history)
             yield from loss.rebuilding.sentences()
             if loss.login_ns is not None:
-                yield f"A new session was logged in at {history.since_start(loss.login_ns)}."
+                yield f"The initiator logged in again at {history.since_start(loss.login_ns)}."
         if not outage.is_over:
             yield "I/O did not resume in the capture."
         elif loss is None:
@@ -255,9 +257,8 @@ IO_OUTAGE: Final = Problem(
     condition="An outage (docs/method.md, section 4) that did not begin with the loss of a connection.",
     evidence="The first commands that waited, the first retransmissions, and the first status after it. The cost is "
     "its length, also across a new login.",
-    example="Session 0 had no I/O for 3.2 s, from 1.02 s to 4.26 s: 1 READ command waited. TCP retransmitted 5 "
-    "packets to the target without an ACK: the path or the target was down. I/O resumed on the same "
-    "connection.",
+    example="Session 0 had no I/O for 3.2 s, from 1.02 s to 4.26 s: 1 READ command waited. TCP retransmitted 5 packets "
+    "to the target and got no ACK: the path or the target was down. I/O resumed on the same connection.",
     # the path fails for 3 s, or for as long as TCP takes for a loss
     shown_by=f"read {LAN} --fault black-out,for=3s",
     near_miss=f"read {LAN} --fault black-out,for=200ms",

@@ -93,7 +93,7 @@ def _tell(case: Case) -> Observation:
 LATENCY_OUTLIERS: Final = Problem(
     name="latency_outliers",
     meaning="A few reads or writes take many times as long as the others of their kind, and wait for the target: a "
-    "stall of the storage that no average shows.",
+    "stall of the storage that averages hide.",
     condition=f"At most {wording.percent(outliers.FEW)} of the reads and writes take more than {outliers.TIMES} times "
     f"the median of their operation, size and LUN, and {wording.time(outliers.LEAST_NS)} longer. The time in which the "
     f"target served nothing meanwhile is {WORTH}, or {wording.time(LEAST_COST_NS)}.",

@@ -18,6 +18,7 @@ from iscsitrace.relate.jobs.streams import Job
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
 
 UNEVEN: Final = 0.25
 """Least share of the time that parallel connections lose because one carried more than the others: 1 - mean / most. At
@@ -114,7 +115,7 @@ def _observation(job: Job, cycles: Table) -> Observation:
     if slowest.cause:
         frames = [slowest.cause.frame, *frames]
     return Observation(
-        f"{most.label} {text}; {_together(job)}",
+        f"{most.label} {text}. {_together(job)}",
         frames,
     )
 
@@ -123,14 +124,14 @@ def _together(job: Job) -> str:
     """The evenness of the job, and why its slowest stream is slow."""
     slowest = job.slowest
     said = (
-        f"{len(job.streams)} streams of one job, Jain's fairness index {job.jain:.2f}: the last finishes "
-        f"{wording.time(job.first_to_last_ns)} after the first, and runs alone for {wording.percent(job.alone_share)} "
-        "of the job"
+        f"{len(job.streams)} connections worked in parallel (Jain's fairness index {job.jain:.2f}): the last one "
+        f"finished {wording.time(job.first_to_last_ns)} after the first and ran alone for "
+        f"{wording.percent(job.alone_share)} of the time"
     )
     if not slowest.cause:
         return said
     rate = wording.percent(slowest.evidence.retransmission_rate)
-    return f"{said}; {slowest.run.label} is slowest because {slowest.cause.words} ({rate} retransmissions)"
+    return f"{said}. {capital(slowest.run.label)} is slowest because {slowest.cause.words} ({rate} retransmissions)"
 
 
 UNEVEN_CONNECTIONS: Final = Problem(
@@ -142,8 +143,8 @@ UNEVEN_CONNECTIONS: Final = Problem(
     "connect the same two nodes, or (`info`) started together with the same kind of commands.",
     evidence="The loss that made the slowest slow, where there is one; command and status of the last command of the "
     "most and of the least used connection. The share is the most that even load could save.",
-    example="Connection 0 carried 2.6 MB, connection 1 0.3 MB at the same time; 2 streams of one job, Jain's "
-    "fairness index 0.63: the last finishes 967 µs after the first, and runs alone for 4 % of the job.",
+    example="Connection 0 carried 2.6 MB, connection 1 0.3 MB at the same time. 2 connections worked in parallel "
+    "(Jain's fairness index 0.63): the last one finished 967 µs after the first and ran alone for 4 % of the time.",
     scope="session",
     advice=(
         Advice(
@@ -155,9 +156,9 @@ UNEVEN_CONNECTIONS: Final = Problem(
             "each connection, `iscsitrace plot streams` shows the connections together."
         ),
         Advice(
-            "After a loss in slow start the congestion window stays small for long: "
-            "net.ipv4.tcp_congestion_control = bbr recovers faster. Let each stream take the next block instead of "
-            "a fixed part, so that the last one does not delay the job.",
+            "After a loss in slow start the congestion window stays small for long: net.ipv4.tcp_congestion_control = "
+            "bbr recovers faster. Let each connection take the next block instead of a fixed part, so that the last "
+            "one does not delay the job.",
             touches=WHOLE_HOST,
         ),
         Advice(

@@ -27,7 +27,7 @@ _CLOSES_SESSION: Final = 0
 _CLOSES_CONNECTION: Final = 1
 _SILENT: Final = "fell silent on"
 _ADDRESS: Final = ("operation", "lun", "lba", "block_count")
-"""By which a command that is issued again is known: its tag may be new."""
+"""By which a command that is reissued is known: its tag may be new."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PartialLoss:
 
     @property
     def until_ns(self) -> int:
-        """When I/O had gone on, and the last command that was issued again had ended."""
+        """When I/O had gone on, and the last command that was reissued had ended."""
         return max(self.resumed_ns, self.retried_ns or 0)
 
     @property
@@ -66,10 +66,10 @@ class PartialLoss:
         count = wording.count(self.in_flight, "command")
         if self.retried_ns is not None:
             lacking = self.in_flight - self.retried
-            rest = f"; {lacking} of them did not end in the capture" if lacking else ""
+            rest = f", {lacking} did not complete in the capture" if lacking else ""
             yield (
-                f"{capital(count)} had no status; issued again on another connection, {self.retried} ended "
-                f"{wording.time(self.retried_ns - self.end.at_ns)} later{rest}."
+                f"{capital(count)} had no status. The initiator reissued {_them(self.in_flight)} on another "
+                f"connection: {self.retried} completed within {wording.time(self.retried_ns - self.end.at_ns)}{rest}."
             )
         elif self.in_flight:
             yield f"{capital(count)} had no status, and no other connection ran {_them(self.in_flight)} in the capture."
@@ -156,7 +156,7 @@ def _is_logged_out(connection: Row, end_ns: int, logouts: Sequence[Row]) -> bool
 
 
 def _retries(commands: Table, connection: int, end_ns: int) -> tuple[int, Array]:
-    """How many commands of a connection had no status, and when those that were issued again on another one ended."""
+    """How many commands of a connection had no status, and when those that were reissued on another one ended."""
     is_own = commands.raw("connection") == connection
     is_open = is_own & is_data_command(commands) & ~known(commands, "status_ns") & ~commands.raw("has_capture_gap")
     is_done = ~is_own & (commands.raw("command_first_ns") > end_ns) & known(commands, "status_ns")

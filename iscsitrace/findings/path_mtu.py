@@ -38,7 +38,7 @@ def _blocked(history: History) -> Observation | None:
     side = "target" if to_target else "initiator"
     size = f"{min(one.bytes for one in found):,} bytes"
     what = f"segments of {size} to the {side}" if found[0].is_retransmitted else f"{size} to the {side}"
-    text = f"{history.label}: {what} did not get through for {wording.time(cost_ns)}, smaller packets did"
+    text = f"{history.label}: {what} did not get through for {wording.time(cost_ns)}, but smaller packets did"
     return Observation(
         " ".join((f"MTU problem of {text}.", "The path MTU is too small, or a hop drops long packets.", *facts)),
         [one.frame for one in found],
@@ -96,10 +96,10 @@ def _facts(history: History, found: Sequence[Blocked], reports: Sequence[dict[st
         yield f"TCP retransmitted them at least {repeated} times on {connections}"
     else:
         tap = history.source.tap_of(found[0].connection, to_target=True)
-        yield f"the bytes are missing before the {tap} on {connections}, and the receiver never acknowledged them"
+        yield f"the {tap} never saw these bytes on {connections}, and the receiver never acknowledged them"
     if all(one.arrived_bytes < least for one in found):
         largest = max(one.arrived_bytes for one in found)
-        yield f"the largest segment that arrived there had {wording.count(largest, 'byte')}"
+        yield f"the largest segment that got through had {wording.count(largest, 'byte')}"
     numbers = {one.connection for one in found}
     rows = [row for row in history.story.connections if row["connection"] in numbers]
     sizes = [{row[f"mss_bytes_to_{side}"] for row in rows} for side in ("initiator", "target")]
@@ -114,7 +114,7 @@ def _facts(history: History, found: Sequence[Blocked], reports: Sequence[dict[st
         mtu = told[0]["mtu_bytes"]
         yield f"{told[0]['reporter_address']} reports an MTU" + (f" of {mtu}" if mtu else " that is too small")
     else:
-        yield "no ICMP message reports it"
+        yield "no ICMP message reported it"
 
 
 PATH_MTU: Final = Problem(
@@ -129,10 +129,10 @@ PATH_MTU: Final = Problem(
     "happens on a second connection to segments larger than any that arrives. Else it may be a black-out.",
     evidence="The first retransmission of each, or the small packet that passed. The cost is the time in which it was "
     "blocked, with the outages that it caused.",
-    example="MTU problem of sessions 0 to 2: 15,928 bytes to the initiator did not get through for 26.2 s, smaller "
-    "packets did. The path MTU is too small, or a hop drops long packets. The bytes are missing before the tap on 2 "
-    "connections, and the receiver never acknowledged them. The largest segment that arrived there had 1448 "
-    "bytes. Both sides announced an MSS of 1460. No ICMP message reports it.",
+    example="MTU problem of sessions 0 to 2: 15,928 bytes to the initiator did not get through for 26.2 s, but smaller "
+    "packets did. The path MTU is too small, or a hop drops long packets. The tap never saw these bytes on 2 "
+    "connections, and the receiver never acknowledged them. The largest segment that got through had 1448 bytes. Both "
+    "sides announced an MSS of 1460. No ICMP message reported it.",
     # long packets only, or all
     shown_by=f"read {LAN} --fault mtu-hole,for=20s",
     near_miss=f"read {LAN} --fault black-out,for=3s",

@@ -102,7 +102,7 @@ def _observations(use: PathsUse, case: Case) -> Iterator[Observation]:
         return
     unused = [path for path in alike if not path.command_count]
     if unused:
-        text = f"{_listed(unused)} carried no I/O of {use.volume.label}, as a spare path: {states}"
+        text = f"{_listed(unused)} carried no I/O of {use.volume.label}, like a spare path: {states}"
         yield Observation(
             text, frames, share=lost, severity="info", sessions=sessions, luns=luns, advice=(_FAILOVER, _ROUND_ROBIN)
         )
@@ -111,7 +111,7 @@ def _observations(use: PathsUse, case: Case) -> Iterator[Observation]:
     is_in_turns = use.turn_count <= len(alike) or max(counts) - min(counts) <= use.longest_turn
     if is_in_turns:
         return
-    text = f"paths to {use.volume.label} are used unequally: {states}"
+    text = f"the initiator uses the paths to {use.volume.label} unequally: {states}"
     yield Observation(text, frames, share=lost, sessions=sessions, luns=luns, advice=(_ROUND_ROBIN, _SLOWEST))
 
 
@@ -139,10 +139,10 @@ PATH_IMBALANCE: Final = Problem(
     "as the target offers them: I/O goes over a non-optimized path, or one path carries most of it.",
     condition=f"At least {COMMANDS_MIN} commands while the paths were in service together, and one of these: at least "
     f"{wording.percent(WORTH_A_CHANGE)} of the bytes went over a path in ALUA state active/non-optimized while an "
-    f"optimized one had been in service for 20 s, or from the start; paths in the same state lose at least "
+    "optimized one had been in service for 20 s, or from the start; paths in the same state lose at least "
     f"{wording.percent(UNEVEN)} because one carried more than the mean (1 - mean / most), where the initiator changes "
     "between them and the difference is more than its longest turn on one path; a path that carries nothing, or is "
-    "unavailable, is a note. Failover after a loss, and standby or non-optimized paths without I/O, are none.",
+    "unavailable, is a note. Failover after a loss, and standby or non-optimized paths without I/O, do not count.",
     evidence="The first commands on the non-optimized path, else the first command of each path. The share is that of "
     "the bytes, or the most that even load could save.",
     example="100 % of the bytes of LUN 0 of iqn.2024-01.example.target:0 (13.1 MB) went over a non-optimized path "

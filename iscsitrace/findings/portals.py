@@ -96,13 +96,13 @@ def _unreachable(history: History) -> Observation | None:
     last_ns = max(row["time_last_ns"] for row in connects)
     start = history.since_start(worst.from_ns)
     when = f"at {start}" if last_ns == worst.from_ns else f"from {start} to {history.since_start(last_ns)}"
-    count = wording.count(len(connects), "connect")
+    count = wording.count(len(connects), "connection attempt")
     if refused == len(connects):
         was = "was" if refused == 1 else "were"
-        what = f"{count} {when} {was} refused (RST): nothing listens there, or a firewall refuses it."
+        what = f"{count} {when} {was} refused (RST): nothing listens there, or a firewall refuses the connection."
     else:
         also = f", {refused} refused by a RST" if refused else ""
-        what = f"{count} ({wording.count(syns, 'SYN')}) {when}: no answer{also}."
+        what = f"{count} ({wording.count(syns, 'SYN')}) {when} had no answer{also}."
     cannot = "cannot" if worst.worked_ns is None else "could not"
     text = " ".join(
         filter(
@@ -112,7 +112,7 @@ def _unreachable(history: History) -> Observation | None:
                 _reported(errors, is_ipv6=":" in portal[0]),
                 _named(history, portal),
                 _others(history, portal),
-                "" if worst.worked_ns is None else f"The connect at {history.since_start(worst.worked_ns)} worked.",
+                "" if worst.worked_ns is None else f"The attempt at {history.since_start(worst.worked_ns)} succeeded.",
             ),
         )
     )
@@ -161,7 +161,7 @@ def _reported(errors: Table, *, is_ipv6: bool) -> str:
             "time_exceeded": "time to live exceeded (a routing loop)",
         }
         said = words.get(row["kind"], row["kind"].replace("_", " "))
-        return f"{row['reporter_address']} reported by ICMP: {said}."
+        return f"{row['reporter_address']} sent an ICMP message: {said}."
     return ""
 
 
@@ -175,7 +175,7 @@ def _others(history: History, portal: Portal) -> str:
     """Whether other initiators reach it: then it is the path or a filter, not the portal."""
     own = history.story.connections[0]["initiator_address"]
     others = sorted(history.source.once(_reached).get(portal, set()) - {own})
-    return f"{others[0]} reaches it." if others else ""
+    return f"{others[0]} can reach it." if others else ""
 
 
 def _portals(trace: Surroundings) -> Portals:
@@ -195,22 +195,23 @@ PORTAL_UNREACHABLE: Final = Problem(
     name="portal_unreachable",
     scope="story",
     meaning="An initiator tried to connect to a portal and could not: no SYN-ACK, or a RST instead of it.",
-    condition="A connect to port 3260 or 860, to a portal of another connection, or to one named by SendTargets or "
-    f"a redirect; without a SYN-ACK {SYN_SILENCE_NS / 1e9:g} s after the SYN, refused by a RST, or reported by "
-    f"ICMP. A note where a later connect of this initiator worked within {SYN_SILENCE_NS / 1e9:g} s. Connects between "
-    "the loss of a session and the next one belong to `connection_lost`. A portal that nobody tried is not reported.",
-    evidence="The PDU that named the portal, the ICMP errors, and the first SYNs with the RSTs that answered them. "
-    "The cost is the time from the first SYN to the connect that worked, else to the last packet.",
-    example="Initiator 10.71.0.1 cannot reach the portal 10.71.0.2:3261: 1 connect (3 SYNs) from 2.12 s to 5.16 s: no "
-    "answer. SendTargets or a redirect named this portal.",
+    condition="A connection attempt to port 3260 or 860, to a portal of another connection, or to one named by "
+    f"SendTargets or a redirect; without a SYN-ACK {SYN_SILENCE_NS / 1e9:g} s after the SYN, refused by a RST, or "
+    f"reported by ICMP. A note where a later attempt of this initiator succeeded within {SYN_SILENCE_NS / 1e9:g} s. "
+    "Attempts between the loss of a session and the next one belong to `connection_lost`. A portal that nobody tried "
+    "is not reported.",
+    evidence="The PDU that named the portal, the ICMP errors, and the first SYNs with the RSTs that answered them. The "
+    "cost is the time from the first SYN to the attempt that succeeded, else to the last packet.",
+    example="Initiator 10.71.0.1 cannot reach the portal 10.71.0.2:3261: 1 connection attempt (3 SYNs) from 2.12 s to "
+    "5.16 s had no answer. SendTargets or a redirect named this portal.",
     severity="error",
     rank="failure",
     advice=(
         Advice(
-            "Without an answer: check the route, the VLAN, and firewalls that drop (`ip route get ADDRESS`, `nc -zv "
-            "ADDRESS PORT` from the initiator); a capture at the target shows whether the SYNs arrive. Refused: "
-            "check that the target listens on this address and port (`ss -tln`, `portals/` of the TPG in targetcli, "
-            "`tgtadm --op show --mode portal`)."
+            "Without an answer: check the route, the VLAN, and firewalls that drop packets (`ip route get ADDRESS`, "
+            "`nc -zv ADDRESS PORT` from the initiator); a capture at the target shows whether the SYNs arrive. "
+            "Refused: check that the target listens on this address and port (`ss -tln`, `portals/` of the TPG in "
+            "targetcli, `tgtadm --op show --mode portal`)."
         ),
         Advice(
             "Remove a portal that this initiator is not meant to reach: at the target from what SendTargets lists, "

@@ -86,7 +86,7 @@ def _served(found: Statuses, groups: Sequence[StatusGroup]) -> list[str]:
     is_good &= cycles.raw("lun") == first.cycles.raw("lun")[0]
     if not is_good.any():
         return []
-    return [f"In the meantime the target served {statuses.in_words(cycles.select(is_good))} on this LUN."]
+    return [f"Meanwhile the target served {statuses.in_words(cycles.select(is_good))} on this LUN."]
 
 
 def _holder(history: History, refused: StatusGroup) -> tuple[str, str | None]:
@@ -162,7 +162,7 @@ def _busy(history: History) -> Observation | None:
     facts = [
         f"{capital(text)}.",
         f"The queue depth was {depth}.",
-        f"{retried} succeeded when they were retried." if recovered else "No retry succeeded in the capture.",
+        f"{retried} succeeded on retry." if recovered else "No retry succeeded in the capture.",
     ]
     is_often = any(len(each.rows) >= _OFTEN * len(each.same) for each in groups[:_NAMED])
     return Observation(
@@ -215,14 +215,14 @@ def _miscompares(history: History) -> Observation | None:
     facts = [f"{capital(text)}."]
     if unanswered:
         facts.append(
-            f"Before {'it' if len(rows) == 1 else f'{unanswered} of them'} a command of the same block had no status "
-            "in the capture: the target may have run it, so that its retry found the new data."
+            f"Before {'it' if len(rows) == 1 else f'{unanswered} of them'}, a command to the same block had no status "
+            "in the capture. The target may have run it, so the retry found the new data."
         )
     if lost:
-        which = "It was" if len(rows) == 1 else f"{lost} were"
-        facts.append(f"{which} not followed by a success within {wording.time(RETRY_NS)}.")
+        retry = "No retry" if lost == len(rows) else f"For {lost} of them no retry"
+        facts.append(f"{retry} succeeded within {wording.time(RETRY_NS)}.")
     else:
-        facts.append("Each was followed by a success: hosts contend for a lock.")
+        facts.append("Each succeeded on retry: hosts contend for a lock.")
     return Observation(
         " ".join(facts),
         _frames(groups),
@@ -250,11 +250,11 @@ ATS_MISCOMPARE: Final = Problem(
     scope="story",
     meaning="COMPARE AND WRITE (ATS) or VERIFY ended in MISCOMPARE: the block had other data than the initiator "
     "expected.",
-    condition="At least one. A note where each was followed by a success on the same block within "
-    f"{wording.time(RETRY_NS)}: then hosts contend for a lock.",
-    evidence="Command and status of the first ones. The cost is unknown, unless each was followed by a success.",
-    example="Session 0: 1 of 5 READ commands to LUN 0, at 0.05 s, at LBA 128 to 159, ended in MISCOMPARE. It was not "
-    "followed by a success within 5.0 s.",
+    condition=f"At least one. A note where each succeeded on retry within {wording.time(RETRY_NS)}: then hosts contend "
+    "for a lock.",
+    evidence="Command and status of the first ones. The cost is unknown, unless each succeeded on retry.",
+    example="Session 0: 1 of 5 READ commands to LUN 0, at 0.05 s, at LBA 128 to 159, ended in MISCOMPARE. No retry "
+    "succeeded within 5.0 s.",
     shown_by=f"read {LAN} --fault check-condition,operation=read,nth=5,sense=e/1d/00 --seconds 3",
     near_miss=f"read {LAN} --fault check-condition,operation=read,nth=5,sense=6/29/00 --seconds 3",
     rank="failure",

@@ -105,8 +105,8 @@ def _seen(history: History, found: Sequence[Takeover]) -> Observation:
     cost_ns, spans = _cost(history)
     text = (
         f"{who} with the same InitiatorName {names['initiator_name']} and ISID {names['isid']}: {len(found)} times "
-        f"from {first} to {last} a login ended the session of the other one, which was healthy. The losses cost "
-        f"{wording.time(cost_ns)} in all."
+        f"from {first} to {last} a login of one ended the healthy session of the other. They were without a session "
+        f"for {wording.time(cost_ns)} in total."
     )
     return Observation(
         text,
@@ -139,9 +139,9 @@ def _suspected(history: History) -> Observation | None:
     numbers = listed(dict.fromkeys(tsih for _, before, after in found for tsih in (before, after)))
     text = (
         f"a second host may use the InitiatorName {names['initiator_name']} and ISID {names['isid']} of "
-        f"{history.label}: the target closed a healthy connection {len(found)} times, took the next login at once, "
-        f"and had given out other TSIHs between (here: {numbers}). The capture cannot tell: it shows one host. A "
-        "capture at the target shows the other one."
+        f"{history.label}: the target closed a healthy connection {len(found)} times, accepted the next login at once, "
+        f"and had assigned other TSIHs in between (here: {numbers}). This capture shows only one host. A capture at "
+        "the target shows the other one, too."
     )
     return Observation(
         capital(text),
@@ -165,16 +165,16 @@ DUPLICATE_INITIATOR: Final = Problem(
     scope="story",
     meaning="Two hosts log in with the same InitiatorName and ISID. To the target they are one initiator, so each "
     "login ends the session of the other host (session reinstatement, RFC 7143 section 6.3.5).",
-    condition=f"At least {LEAST_TAKEOVERS} times a login ended a session of the same names and ISID that was "
-    "healthy: nothing had waited for a second, its initiator had not closed it, and was still there after it; by "
-    "two addresses in turn, or behind one address. Where the capture shows one host only it is a suspicion: the "
-    "target closed healthy connections, took each next login at once, and its TSIHs skip.",
+    condition=f"At least {LEAST_TAKEOVERS} times a login ended a healthy session of the same names and ISID: no "
+    "command had waited for a second, and its initiator had not closed it and stayed active. The logins come from two "
+    "addresses in turn, or from behind one address. Where the capture shows only one host, it is a suspicion: the "
+    "target closed healthy connections, accepted each next login at once, and skipped TSIHs.",
     evidence="The Login Request that ended each session, and its FIN or RST. The cost is the time without a "
     "session, and until the next I/O.",
     example="A second host may use the InitiatorName iqn.2025-01.org.iscsitrace:guest and ISID 00023d000001 of "
-    "sessions 1 to 3: the target closed a healthy connection 2 times, took the next login at once, and had "
-    "given out other TSIHs between (here: 1, 3 and 5). The capture cannot tell: it shows one host. A capture "
-    "at the target shows the other one.",
+    "sessions 1 to 3: the target closed a healthy connection 2 times, accepted the next login at once, and had "
+    "assigned other TSIHs in between (here: 1, 3 and 5). This capture shows only one host. A capture at the target "
+    "shows the other one, too.",
     severity="error",
     rank="failure",
     accounts_for=(CONNECTION_LOST, IO_OUTAGE),

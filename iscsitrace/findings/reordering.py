@@ -111,8 +111,8 @@ def _times(count: int) -> str:
 
 REORDERING: Final = Problem(
     name="reordering",
-    meaning="Packets overtake each other on the path. TCP takes three later packets for a loss: it retransmits what "
-    "was only late, and reduces its congestion window.",
+    meaning="Packets overtake each other on the path. TCP takes three later packets as a sign of loss: it retransmits "
+    "a packet that was only late, and reduces its congestion window.",
     condition="Recoveries after duplicate ACKs in which every retransmission was unnecessary (D-SACK or Eifel), or at "
     f"least {wording.percent(REORDERED_SHARE)} of the packets of a direction, and {REORDERED_COUNT}, out of order at "
     "the tap.",

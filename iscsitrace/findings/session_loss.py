@@ -30,7 +30,7 @@ ENDS_BY_LOSS: Final = ("closed", "reset", "reinstated")
 """Ends of sessions without a logout."""
 
 FAILOVER_NS: Final = 150_000_000_000
-"""Longest time until a command is issued again over another path: open-iscsi's replacement_timeout is 120 s without
+"""Longest time until a command is reissued over another path: open-iscsi's replacement_timeout is 120 s without
 multipath's short one, and it may begin after a NOP without an answer."""
 
 _REPEATED_MIN: Final = 2
@@ -109,8 +109,8 @@ class Loss:
             return f"The connection fell silent at {when}."
         why = ""
         if self.unanswered and self.from_ns < self.lost_ns:
-            first = "a NOP" if self.unanswered.what == "NOP" else "the first retransmission"
-            why = f", {wording.time(self.lost_ns - self.from_ns)} after {first} without an answer"
+            first = "an unanswered NOP" if self.unanswered.what == "NOP" else "the first unanswered retransmission"
+            why = f", {wording.time(self.lost_ns - self.from_ns)} after {first}"
         return f"The {self.end.by} {self.end.verb} the connection at {when}{why}."
 
     @property
@@ -148,14 +148,14 @@ class Rebuilding:
         return max(ends, default=None)
 
     def sentences(self) -> Iterator[str]:
-        """Each kind of failure, such as ``2 connects were refused (RST).`` as a sentence."""
+        """Each kind of failure, such as ``2 connection attempts were refused (RST).`` as a sentence."""
         refused = [row for row in self.connects if row["is_refused"]]
         silent = [row for row in self.connects if not row["is_refused"] and row["syn_ack_ns"] is None]
         if refused:
-            yield f"{wording.count(len(refused), 'connect was', 'connects were')} refused (RST)."
+            yield f"{wording.count(len(refused), 'connection attempt was', 'connection attempts were')} refused (RST)."
         if silent:
             count = sum(1 + row["retransmitted_syns_to_target"] for row in silent)
-            yield f"{wording.count(len(silent), 'connect')} had no answer ({wording.count(count, 'SYN')})."
+            yield f"{wording.count(len(silent), 'connection attempt')} had no answer ({wording.count(count, 'SYN')})."
         reasons = Counter(each.reason for each in self.logins)
         for reason, count in reasons.most_common():
             yield f"{wording.count(count, 'login')} failed: {reason}."

@@ -118,9 +118,9 @@ def _operation(case: Case) -> Observation | None:
     luns = np.unique(subject.cycles.raw("lun")[worst.own.rows]).tolist()
     facts = [f"{worst.name} {worst.own.in_words()}."]
     if worst.others_ns is not None:
-        facts.append(f"Reads and writes typically took {wording.time(worst.others_ns)}, and {_held(worst)}.")
+        facts.append(f"Reads and writes typically took {wording.time(worst.others_ns)}, {_held(worst)}.")
     elif worst.has_others:
-        facts.append(f"Of reads and writes {_held(worst)}.")
+        facts.append(f"Reads and writes were in flight, too, {_held(worst)}.")
     # a flush is no busy time: its share is of both
     whole_ns = subject.jobs_ns + (subject.budget.uses_ns["flush"] if subject.budget and worst.is_flush else 0)
     share = min(1.0, worst.lost_ns / whole_ns) if whole_ns else 0.0
@@ -137,8 +137,8 @@ def _operation(case: Case) -> Observation | None:
 
 def _held(worst: _SlowOperation) -> str:
     if not len(worst.held):
-        return "none had to wait for it"
-    return f"{len(worst.held)} that came in the meantime took up to {wording.time(float(worst.held.max()))}"
+        return "and none had to wait for it"
+    return f"but {len(worst.held)} issued meanwhile took up to {wording.time(float(worst.held.max()))}"
 
 
 def _slow(subject: Session, timed: _Timed, which: Array, is_io: Array) -> _SlowOperation | None:
@@ -194,8 +194,8 @@ SLOW_OPERATION: Final = Problem(
     "Reads against writes are compared by slow_target.",
     evidence="The three slowest such commands. The share is the time in which they were in flight and the target "
     "served nothing; a SYNCHRONIZE CACHE counts as long as it takes.",
-    example="UNMAP typically took 902.1 ms, at most 908.6 ms. Reads and writes typically took 8.9 ms, and none had to "
-    "wait for it.",
+    example="UNMAP typically took 902.1 ms, at most 908.6 ms. Reads and writes typically took 8.9 ms, and none had "
+    "to wait for it.",
     shown_by=f"read {LAN} --think-time 20ms --fault slow-unmap,by=900ms,count=3",
     near_miss=f"read {LAN} --think-time 20ms --fault slow-unmap,by=20ms,count=3",
     explains=Explains("target_service", 3),
@@ -277,7 +277,7 @@ SLOW_LUN: Final = Problem(
     name="slow_lun",
     meaning="One logical unit is slow beside the others of the same session: it is its storage, not the path.",
     condition=f"The median read or write of the LUN takes {wording.time(HEALTHY_NS)} or more beyond the RTT, and "
-    f"{CONTRAST} times as long as those of the other LUNs, with at least {MIN_TASKS} on each side; `target_service` of "
+    f"{CONTRAST} times as long as those of the other LUNs, with at least {MIN_TASKS} on each side; target service of "
     f"its commands takes {WORTH}.",
     evidence="The three slowest commands of the LUN. The share is the service time of its commands with every command "
     "in flight stalled.",

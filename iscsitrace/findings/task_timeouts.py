@@ -250,25 +250,24 @@ def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> tuple[s
     behind = f"the storage behind LUN {', '.join(map(str, luns))}" if luns else "its storage"
     if did:
         words = " and ".join(filter(None, (", ".join(did[:-1]), did[-1])))
-        return f"In the meantime the target answered {words}: this points to {behind}.", behind
+        return f"Meanwhile the target answered {words}: this points to {behind}.", behind
     side = f"the target, or {behind}"
-    return f"TCP retransmitted too little for a fault of the path: this points to {side}.", side
+    return f"TCP retransmitted too little for a path fault: this points to {side}.", side
 
 
 TASK_TIMEOUT: Final = Problem(
     name="task_timeout",
     scope="story",
-    meaning="Commands had no answer until the initiator's time-out: it aborted them, reset the logical unit or the "
-    "target, or logged in again.",
+    meaning="Commands had no answer, and the initiator's time-out expired: it aborted them, reset the logical unit or "
+    "the target, or logged in again.",
     condition="ABORT TASK or a reset of the logical unit or target, about a command that had waited for "
     f"{wording.time(STUCK_NS)} or more. Not where TCP retransmitted until the end and nothing else progressed: then it "
     "is the path.",
     evidence="The commands, the requests and their responses. The cost is the time without progress; where other "
     "commands progressed, that of the command that waited longest.",
     example="Sessions 1 and 2: 1 READ command to LUN 0 had no answer for 14.1 s, from 12.64 s on. The initiator sent "
-    "ABORT TASK at 23.72 s (no response). The initiator closed the connection at 26.77 s. It logged in again "
-    "at 29.81 s. I/O resumed at 29.84 s. In the meantime the target answered 2 NOP-Outs: this points to the "
-    "storage behind LUN 0.",
+    "ABORT TASK at 23.72 s (no response). The initiator closed the connection at 26.77 s. It logged in again at 29.81 "
+    "s. I/O resumed at 29.84 s. Meanwhile the target answered 2 NOP-Outs: this points to the storage behind LUN 0.",
     severity="error",
     rank="failure",
     advice=(

@@ -101,7 +101,7 @@ def _window_small(case: Case) -> Observation:
     if row["is_window_scale_inferred"]:
         text = (
             f"The {_receiver(row)}'s TCP receive window was full for {wording.time(waits.total_ns)}. Its scale was not "
-            f"captured, but the {_sender(row)} stopped at {size} again and again."
+            f"captured, but the {_sender(row)} repeatedly stopped at {size}."
         )
     else:
         full = f"The {_receiver(row)}'s TCP receive window ({size}) was full for {wording.time(waits.total_ns)}."
@@ -135,7 +135,7 @@ RECEIVE_WINDOW_SMALL: Final = Problem(
     name="receive_window_small",
     meaning="The sender has data, but the receiver's TCP window is full: it is smaller than the bandwidth-delay "
     "product (line rate times RTT).",
-    condition=f"`receive_window` takes {WORTH}, and the window never shrank below a segment (or its scale is unknown).",
+    condition=f"Receive window takes {WORTH}, and the window never shrank below a segment (or its scale is unknown).",
     evidence="The first packets after the three longest waits. The share is the time waited.",
     example="The initiator's TCP receive window (128 KiB) was full for 2.1 s.",
     # the bandwidth-delay product is 320 KB
@@ -178,7 +178,7 @@ def _stalled(case: Case) -> Observation:
 RECEIVER_STALLED: Final = Problem(
     name="receiver_stalled",
     meaning="The receiver's TCP window closes: its program reads the socket late.",
-    condition=f"`receive_window` takes {WORTH}, and the advertised window shrank below a full segment.",
+    condition=f"Receive window takes {WORTH}, and the advertised window shrank below a full segment.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
     example="The initiator read its socket late: its TCP receive window shrank to 56 bytes.",
     # an initiator that reads its socket 40 ms late, or at once; without SACK no probe looks like a loss meanwhile
@@ -243,7 +243,7 @@ RESTART_AFTER_IDLE: Final = Problem(
     name="restart_after_idle",
     meaning="After an idle period TCP restarts with a small congestion window, so that a command needs several RTTs "
     "instead of one. iSCSI at a low queue depth is idle after every command.",
-    condition=f"A sender restarted at least {RESTARTS} times, and `congestion_window` takes {WORTH}.",
+    condition=f"A sender restarted at least {RESTARTS} times, and congestion window takes {WORTH}.",
     evidence="The first packets after the three longest waits for the window. The share is all waiting for the "
     "congestion window; restarts are the part that a setting avoids.",
     example="The target's TCP went back to slow start 15 times after idle periods.",
@@ -346,7 +346,7 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     name="congestion_window_small",
     meaning="The sender has data and the receiver's window is open, but TCP waits for ACKs: its congestion window is "
     "smaller than the bandwidth-delay product, in slow start or after losses.",
-    condition=f"`congestion_window` takes {WORTH}, with fewer than {RESTARTS} restarts after idle periods.",
+    condition=f"Congestion window takes {WORTH}, with fewer than {RESTARTS} restarts after idle periods.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
     example="The target's packets were lost 205 times, and its TCP (Reno) slowed down.",
     # Reno that loses one packet in a hundred, or none; slow start takes 30 ms of either
@@ -386,7 +386,7 @@ SEND_BUFFER_SMALL: Final = Problem(
     name="send_buffer_small",
     meaning="The sender has data, and both windows have room, but the bytes in flight stop at a flat level: the send "
     "buffer of its socket is full. A congestion window would have grown (BBR's, which does not, looks the same).",
-    condition=f"`send_buffer` takes {WORTH}.",
+    condition=f"Send buffer takes {WORTH}.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
     example="The target's send buffer was full: its bytes in flight stopped at 128 KiB, without losses and below the "
     "receive window. The bandwidth-delay product is 299 KiB (38.3 MB/s x 8.0 ms).",
@@ -428,12 +428,12 @@ def _loss(case: Case) -> Observation | None:
     sides = ["target" if each else "initiator" for each in np.unique(recoveries.raw("to_target")).tolist()]
     packets = sum(row[f"packets_to_{side}"] for row in subject.connections for side in sides)
     share = wording.percent(resent / packets if packets else 0)
-    noticed = f", {_times(timeouts)} noticed only by a retransmission time-out" if timeouts else ""
+    noticed = f" TCP noticed {timeouts:,} of these losses only by a retransmission time-out." if timeouts else ""
     most_ns = min(float(lengths.max(initial=0)), lost_ns)
     text = (
-        f"I/O waited {wording.time(lost_ns)} for retransmissions, at most {wording.time(most_ns)} at a time. "
-        f"Packets to the {' and the '.join(sides)} were lost {_times(len(recoveries))} ({share} of the packets were "
-        f"retransmitted){noticed}."
+        f"I/O waited {wording.time(lost_ns)} for retransmissions, at most {wording.time(most_ns)} at a time. Packets "
+        f"to the {' and the '.join(sides)} were lost {_times(len(recoveries))} ({share} of the packets were "
+        f"retransmitted).{noticed}"
     )
     is_noticed = is_worth(subject, lost_ns) or lost_ns >= LEAST_COST_NS
     frames = frames_in(recoveries, longest, "frame_first", "frame_last")
@@ -451,7 +451,7 @@ def _has_timeouts(case: Case) -> bool:
 LOSS: Final = Problem(
     name="loss",
     meaning="The network loses packets, and transfers stall until TCP has retransmitted them.",
-    condition=f"`loss_recovery` takes at least {wording.percent(LOSS_SHARE)} of the I/O time, without recoveries of "
+    condition=f"Loss recovery takes at least {wording.percent(LOSS_SHARE)} of the I/O time, without recoveries of "
     "finding `ack_loss`.",
     evidence="First and last frame of the longest recoveries. The share is the time that the losses cost.",
     example="I/O waited 725.6 ms for retransmissions, at most 25.0 ms at a time. Packets to the initiator were lost 46 "

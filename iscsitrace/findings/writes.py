@@ -142,8 +142,8 @@ def _more_r2ts(basis: Basis) -> Iterator[Change]:
 R2T_ROUNDS: Final = Problem(
     name="r2t_rounds",
     meaning="Writes need several R2Ts, one after another: each further R2T costs one RTT in which no data is sent.",
-    condition=f"The time from the end of a burst to the first data of the next R2T takes {WORTH} in `propagation`, "
-    f"for at least {MIN_TASKS} further R2Ts. An R2T that arrives before the preceding burst has ended costs nothing.",
+    condition=f"The time from the end of a burst to the first data of the next R2T takes {WORTH} in network RTT, for "
+    f"at least {MIN_TASKS} further R2Ts. An R2T that arrives before the preceding burst has ended costs nothing.",
     evidence="The R2Ts and bursts of the write with the most R2Ts. The share is the time waited.",
     example="A 256 KiB write needs 4 R2Ts, one after another, for bursts of 64 KiB (MaxBurstLength=65536, "
     "MaxOutstandingR2T=1).",
@@ -225,8 +225,8 @@ R2T_LATE: Final = Problem(
     name="r2t_late",
     meaning="The target sends R2Ts late: writes wait for an R2T longer than the RTT, often because the target is busy "
     "with unsolicited data of other writes.",
-    condition=f"Waits for an R2T beyond the RTT to the target take {WORTH} in `target_service`, and at least "
-    f"{MIN_TASKS} R2Ts are more than {LATE_R2T_NS / MILLISECOND_NS:g} ms late.",
+    condition=f"Waits for an R2T beyond the RTT to the target take {WORTH} in target service, and at least {MIN_TASKS} "
+    f"R2Ts are more than {LATE_R2T_NS / MILLISECOND_NS:g} ms late.",
     evidence="Command and R2T of the three latest R2Ts. The share is the time waited.",
     example="The target sent 16 of 16 R2Ts late: typically 20.0 ms after they were due, at most 20.0 ms.",
     # 20 ms late, or 0.5 ms
@@ -325,7 +325,7 @@ UNSOLICITED_DATA_UNUSED: Final = Problem(
     meaning="Writes send no data before the first R2T and wait one RTT for it, because InitialR2T and ImmediateData "
     "(or a target that solicits all data) do not allow unsolicited data.",
     condition=f"At least {wording.percent(MOST)} of the writes sent no immediate and no unsolicited data, and the "
-    f"waits for the first R2T take {WORTH} in `propagation`, in at least {MIN_TASKS} writes.",
+    f"waits for the first R2T take {WORTH} in network RTT, in at least {MIN_TASKS} writes.",
     evidence="Command, R2T and first data of the three longest waits. The share is the time waited.",
     example="64 of 64 writes waited for an R2T before they sent data (InitialR2T=Yes, ImmediateData=No, "
     "FirstBurstLength=65536).",

@@ -285,8 +285,8 @@ class Parameters:
             extra_ns = point.seen.stall_ns - self._stall_ns(place)
             if extra_ns > LARGE_STALL * point.period_ns:
                 self.undetermined.append(
-                    f"windows: each cycle of {point.name} waits {wording.time(extra_ns)} longer for windows than their "
-                    f"size explains: a host is slow, or a window is small at times; this is part of s"
+                    f"windows: {wording.time(extra_ns)} per command of {point.name} are not explained by the window "
+                    "sizes: a host is slow, or a window is small at times; this time is part of s"
                 )
 
     def _list_undetermined(self) -> None:

@@ -101,7 +101,7 @@ def listed(sources: Iterable[str]) -> list[Capture]:
     names: dict[str, str] = {}
     for path, capture in found.items():
         if capture.name in names:
-            raise InputInvalid(f"one tap has two captures of one name: {names[capture.name]} and {path}")
+            raise InputInvalid(f"one tap has two captures with the same name: {names[capture.name]} and {path}")
         names[capture.name] = path
     return list(found.values())
 
@@ -277,11 +277,11 @@ def taps_of(sources: Sequence[str]) -> list[Tap]:
     files: dict[str, list[str]] = {}
     for tap in unnamed:
         if tap.name in files and not _are_files(files[tap.name], tap.sources):
-            raise InputInvalid(f"two sources are called {tap.name}: name them NAME=SOURCE")
+            raise InputInvalid(f"two sources have the name {tap.name}: name them NAME=SOURCE")
         files.setdefault(tap.name, []).extend(tap.sources)
     for name, paths in files.items():
         if name in named:
-            raise InputInvalid(f"two sources are called {name}: name them NAME=SOURCE")
+            raise InputInvalid(f"two sources have the name {name}: name them NAME=SOURCE")
         taps.append(Tap(name, tuple(paths)))
     if not taps:
         raise InputInvalid("no source has a capture")
@@ -312,7 +312,9 @@ def _entry(path: Path, entry: dict[str, Any]) -> Tap:
     if set(entry) != {"name", "sources"} or not isinstance(name, str) or not isinstance(sources, list) or not sources:
         raise InputInvalid(f"{path}: a tap has name, a text, and sources, a list of texts")
     if not _TAP_NAME.fullmatch(name):
-        raise InputInvalid(f"{path}: {name!r} names no tap: letters, digits, '_', '.' and '-' after a letter")
+        raise InputInvalid(
+            f"{path}: {name!r} is not a name for a tap: letters, digits, '_', '.' and '-' after a letter"
+        )
     base = path.absolute().parent
     return Tap(name, tuple(each if "://" in each else str(base / each) for each in map(str, sources)))
 

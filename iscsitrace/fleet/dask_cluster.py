@@ -110,7 +110,7 @@ class DaskCluster:
         return [worker.get("resources", {}) for worker in workers]
 
     def _lost(self) -> InputInvalid:
-        return InputInvalid(f"the scheduler {self._scheduler} is lost; the same command goes on where this one ended")
+        return InputInvalid(f"the scheduler {self._scheduler} is lost; run the same command again to continue")
 
 
 @contextmanager

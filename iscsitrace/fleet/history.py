@@ -18,7 +18,7 @@ STATUSES: Final = {
     READ: "read to its end",
     DAMAGED: "read, but its end is missing or its compression is damaged",
     EMPTY: "without packets",
-    UNREADABLE: "no capture, or it could not be read",
+    UNREADABLE: "not a capture, or not readable",
     VANISHED: "gone before it was read",
     LATE: "older than captures that were read before it came: not read",
 }

@@ -109,7 +109,7 @@ class LocalPool:
         ready = [worker for worker in self._workers if worker.is_ready and worker.process.poll() is None]
         self._ready_s = now_s if ready else self._ready_s
         if now_s - self._ready_s > _ALONE_S:
-            raise InputInvalid("no worker runs any more; the same command goes on where this one ended")
+            raise InputInvalid("no worker runs any more; run the same command again to continue")
         for worker in ready:
             if worker.task is None and self._waiting:
                 worker.task = self._waiting.popleft()

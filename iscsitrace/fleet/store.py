@@ -183,7 +183,7 @@ def stores(dataset: Path) -> list[TapStore]:
     """The taps of a dataset by name; InputInvalid if it is none."""
     folder = dataset / _FLEET
     if not folder.is_dir():
-        raise InputInvalid(f"{dataset} is no dataset of 'iscsitrace fleet run'")
+        raise InputInvalid(f"{dataset} is not a dataset of 'iscsitrace fleet run'")
     return [TapStore(dataset, path.name) for path in sorted(folder.iterdir()) if path.is_dir()]
 
 

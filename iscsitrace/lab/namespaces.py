@@ -157,7 +157,7 @@ def network(
     if len(pairs) > _CABLES_MAX or not all(re.fullmatch("[a-z0-9-]+", name) for name in names):
         raise InputInvalid(f"ends are named by lower-case letters, digits and dashes, cables are {_CABLES_MAX} at most")
     if unknown := {name for pair in pairs for name in pair} - set(names):
-        raise InputInvalid(f"a cable ends at {', '.join(sorted(unknown))}, which is no end")
+        raise InputInvalid(f"a cable ends at {', '.join(sorted(unknown))}, which is not an end")
     require_root()
     remove_leftovers()
     with signals.unwinding():

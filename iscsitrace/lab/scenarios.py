@@ -68,7 +68,7 @@ def _value(name: str, written: Any) -> Any:
     setting = SETTINGS.get(name)
     value = setting and setting.kind.read(written)
     if value is None:
-        raise InputInvalid(f"{name} = {written!r} is no setting of a run")
+        raise InputInvalid(f"{name} = {written!r} is not a setting of a run")
     return value
 
 

@@ -444,6 +444,6 @@ def slowest(cycles: Table, waited: Waits, view: View) -> int:
     seen, waited = cycles.select(is_seen), waited.select(is_seen)
     ranked = waited.slowest_first()
     if not len(ranked):
-        raise InputInvalid("nothing to draw: the latency of no SCSI command of the view is known")
+        raise InputInvalid("nothing to draw: no SCSI command of the view has a known latency")
     is_data = is_data_command(seen)[ranked]
     return int(seen.raw("cycle")[ranked[is_data] if is_data.any() else ranked][0])

@@ -41,7 +41,7 @@ def _facts(trace: Trace, subject: Subject, failure: Finding) -> Iterator[Fact]:
     if failure.cost_ns is not None:
         share = "" if failure.share is None else f"{wording.percent(failure.share)} of the I/O time"
         yield Fact("Time lost", wording.time(failure.cost_ns), share)
-    yield Fact("Hit", _numbers("session", subject.sessions) or subject.label, _numbers("LUN", failure.luns))
+    yield Fact("Affected", _numbers("session", subject.sessions) or subject.label, _numbers("LUN", failure.luns))
     waiting = in_flight(trace, subject.sessions, failure.spans)
     if len(waiting):
         yield Fact("In flight meanwhile", in_words(waiting), _waited(trace, waiting))

@@ -68,7 +68,7 @@ def _with_kernel(kernel: Mapping[str, Any]) -> Section:
     ]
     lines = [_clock(each) for each in kernel["clocks"]]
     if not rows:
-        lines.append("no sample is of a connection of the capture: its addresses and ports are others")
+        lines.append("no sample belongs to a connection of the capture: addresses or ports differ")
     return Section("Estimates against the kernel's TCP_INFO", (*lines, *_grids(columns, rows)))
 
 
@@ -76,7 +76,7 @@ def _clock(clock: Mapping[str, Any]) -> str:
     bounds = tuple("?" if each is None else cells.milliseconds(each) for each in (clock["low_ns"], clock["high_ns"]))
     found = f"{clock['file']}: offset to the clock of the capture {cells.milliseconds(clock['offset_ns'])} ms"
     if not clock["is_known"]:
-        return f"{clock['file']}: taken for the clock of the capture; its samples do not bound the offset"
+        return f"{clock['file']}: assumed to be the clock of the capture; the samples do not bound the offset"
     share = percent(clock["contradicted_count"] / clock["bound_count"])
     return f"{found} (bounds {bounds[0]} to {bounds[1]} ms; {share} of {clock['bound_count']:,} bounds contradict it)"
 
@@ -121,7 +121,7 @@ def _host_times(times_ns: Sequence[int]) -> Iterator[str]:
         found = percentiles(np.asarray(times_ns))
         p50, p95, most = (cells.milliseconds(found[name]) for name in ("p50", "p95", "max"))
         of = f"n {found['n']:,}: p50 {p50}, p95 {p95}, max {most} ms"
-        yield f"time in the initiator's host (program's latency less command's), {of}"
+        yield f"time in the initiator's host (latency of the program minus that of the command), {of}"
 
 
 def _grids(columns: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> tuple[Grid, ...]:

@@ -186,7 +186,7 @@ def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
         if others:
             kind, _ = label.split()
             listed = cells.numbers([other.split()[1] for other in others], LISTED)
-            yield f"    The same is true of {wording.count(len(others), kind)}: {listed}."
+            yield f"    Same verdict for {wording.count(len(others), f'more {kind}', f'more {kind}s')}: {listed}."
 
 
 def _time(label: str, opinion: Opinion) -> Iterator[Section]:
@@ -252,12 +252,12 @@ def _streams(job: Job, top: int) -> Section:
     ]
     behind, alone = cells.seconds(job.first_to_last_ns), cells.percent(job.alone_share)
     return Section(
-        f"Parallel streams of one job: Jain's fairness index {job.jain:.3f}; the last finishes {behind} s after the "
-        f"first, and runs alone for {alone} % of the job",
+        f"Parallel connections: Jain's fairness index {job.jain:.3f}; the last one finished {behind} s after the first "
+        f"and ran alone for {alone} % of the time",
         (table(columns, rows, notes=_finished(len(job.streams) - top)),),
     )
 
 
 def _finished(count: int) -> tuple[str, ...]:
     """The note on the streams that finished before those of the table."""
-    return (f"{wording.count(count, 'stream')} finished before these.",) if count > 0 else ()
+    return (f"{wording.count(count, 'connection')} finished before these.",) if count > 0 else ()

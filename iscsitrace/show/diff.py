@@ -118,7 +118,7 @@ def _causes(explanation: Explanation) -> str:
         factors = [f"{each.label} {each.factor:.2g}x" for each in list(shares)[:3]]
         return f"Large differences offset each other. Model, B relative to A: {', '.join(factors)}."
     causes = [f"{each.label} {amounts.percent(share)}" for each, share in shares.items() if share >= _WEIGHTY]
-    because = f"Causes: {', '.join(causes)}." if causes else "No difference that the model knows explains the gap."
+    because = f"Causes: {', '.join(causes)}." if causes else "No difference known to the model explains the gap."
     left = abs(explanation.unexplained_share or 0)
     return f"{because} The model leaves {amounts.percent(left)} unexplained."
 

@@ -20,7 +20,7 @@ def check(path: Path, *, is_forced: bool, inputs: Iterable[str] = ()) -> None:
     """
     try:
         if path.exists() and not path.is_file():
-            raise InputInvalid(f"{path} exists and is no file; nothing was written")
+            raise InputInvalid(f"{path} exists and is not a file; nothing was written")
         if path.exists():
             same = next((name for name in inputs if Path(name).exists() and path.samefile(name)), None)
             if same is not None:

@@ -98,7 +98,7 @@ def parameters(result: Fit, caption: str, *, is_guarded: bool = False) -> Grid:
     if c := result.c_bytes_per_s:
         rows.append(row("C", "TCP throughput of the line", _stretches(result), c, 1e6, "{:.2f}", "MB/s"))
     if result.stall_share.source == "fit":
-        meaning = "share of the waits for windows that lengthens a command; the hosts work during the others"
+        meaning = "share of the waits for windows that makes commands longer; during the rest the hosts work"
         rows.append(row("stalls", meaning, "", result.stall_share, 0.01, "{:.0f}", "%"))
     return table(("parameter", "meaning", "value", "low", "high", "unit", "source"), rows, caption)
 
@@ -215,7 +215,7 @@ def points_of(sweep: Sweep) -> Grid:
 
 def _notes(sweep: Sweep) -> Iterator[str]:
     yield "low, high: 95 % confidence interval of the measured throughput, from batches of its commands"
-    yield "vs. model: measured / model throughput, less 1; vs. others: with a model fitted to the other settings"
+    yield "vs. model: measured / model throughput, minus 1; vs. others: with a model fitted to the other settings"
     yield "idle: share of the time without data on the line; k: one-way delays of a command, from the packets"
     if any(sweep.is_off(number) for number in range(len(sweep.places))):
         apart_by = amounts.percent(POOR)
@@ -324,11 +324,11 @@ def section_of_rivals(rivalry: Rivalry) -> Section:
         for each in sorted(rivalry.candidates, key=lambda each: each.error)
     ]
     return Section(
-        "Throughput under losses: models beside each other",
+        "Throughput under losses: the models compared",
         (
             _of_rivals(rivalry),
             table(
-                columns, rows, "All commands, also those that waited for losses; model / measured throughput, less 1"
+                columns, rows, "All commands, also those that waited for losses; model / measured throughput, minus 1"
             ),
             table(("model", "median error %", "parts", "source"), models, "Cross-validation over parts of the time"),
         ),
@@ -344,7 +344,7 @@ def _of_rivals(rivalry: Rivalry) -> str:
     text = f"Least error: {first.rival.name}, median {amounts.percent(first.error)} over {parts} of the time."
     if others:
         names = ", ".join(each.rival.name for each in others)
-        text += f" These parts cannot tell it from {names}."
+        text += f" These parts cannot tell it apart from {names}."
     return text
 
 

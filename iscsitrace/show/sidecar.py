@@ -41,7 +41,7 @@ def write(trace: Trace, stream: BinaryIO, capture_bytes: int) -> int:
     ``capture_bytes`` is the size of the capture's file as it is on disk. InputInvalid for a capture without a packet.
     """
     if trace.first_packet is None:
-        raise InputInvalid("there is no packet in it, so there is nothing to say of any")
+        raise InputInvalid("it has no packets, so there is nothing to write")
     time_ns, wire_bytes = trace.first_packet
     identity = {
         "frames": trace.packet_count,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
 
 READING: Final = (
-    "Worst first: what broke, then by time lost. Headlines have the number of their sessions; elsewhere: the session "
-    "failed, but not here. Sessions that replaced each other lost their time once."
+    "Worst first: what broke, then by time lost. The number before a headline counts its sessions; elsewhere marks "
+    "sessions that failed, but not here. Sessions that replaced each other count their lost time once."
 )
 _SHARED: Final = "A session that uses several of them counts in each, with all its time."
 _TALLIES: Final = 3
@@ -69,7 +69,7 @@ def grid(found: VerdictGroups, top: int | None = None) -> Grid:
     notes = [_SHARED] if found.has_shared and found.name != "hour" else []
     if found.absent_count:
         noun = wording.count(found.absent_count, "session")
-        notes.append(f"{noun} without reads and writes {'is' if found.absent_count == 1 else 'are'} in no row.")
+        notes.append(f"{noun} without reads and writes {'is' if found.absent_count == 1 else 'are'} not shown.")
     return table(columns, rows, f"Sessions by {heading}", count=len(found.groups), notes=notes)
 
 

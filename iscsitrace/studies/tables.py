@@ -119,7 +119,7 @@ def _measured(rows: Sequence[Row], world: str) -> Grid:
 
 _MEASURED_NOTE: Final = (
     "Throughput after the warm-up, with half its 95 % confidence interval; error or difference: throughput of the "
-    "model / measured, less 1; idle: 1 - throughput / TCP payload rate of the line, which carries each copy of a "
+    "model / measured, minus 1; idle: 1 - throughput / TCP payload rate of the line, which carries each copy of a "
     "mirror."
 )
 

@@ -33,7 +33,7 @@ OF_MODELS: Final = {"model_error"}
 OTHER_MODEL: Final = "The study's is the error of another model on another network."
 SHARED_SETTINGS: Final = (
     "The model and the simulator take the same settings, so their difference shows how well the formula describes the "
-    "simulator; it is no test against a network."
+    "simulator; it is not a test against a network."
 )
 
 

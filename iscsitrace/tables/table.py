@@ -240,7 +240,7 @@ class Table:
         """The words of a category column in the order of their codes; KeyError if it is no category."""
         category, _, word_set = self.column(name).dtype.partition(":")
         if category != "category":
-            raise KeyError(f"column {name} of table {self.name} is no category")
+            raise KeyError(f"column {name} of table {self.name} is not a category")
         return tuple(self._words.get(word_set, ()))
 
     def words_by_code(self, name: str) -> Array:

@@ -33,7 +33,7 @@ else:
 
 _LOADING_NICENESS = 10
 _WITH_KERNEL = ("senders", "budget")
-_ONE_TAP = "table {} needs captures of the same traffic at two taps or more"
+_ONE_TAP = "table {} needs two or more captures of the same traffic, from different taps"
 _INT64 = -(1 << 63), (1 << 63) - 1
 _UINT64_MAX = (1 << 64) - 1
 

@@ -174,17 +174,17 @@ def _names(sources: Sequence[str]) -> list[str]:
 def _of_taps(trace: TappedTrace) -> Inputs:
     """With the line that states what was recognised."""
     names = " -> ".join(tap.name for tap in trace.tap_list)
-    lines = [f"taps of the same traffic, from the initiator to the target: {names}"]
+    lines = [f"same traffic at {len(trace.tap_list)} taps, from the initiator to the target: {names}"]
     for network, near, far in zip(trace.networks, trace.tap_list[:-1], trace.tap_list[1:], strict=True):
         clock = network.clock
         if clock.is_assumed:
-            known = "clocks taken as synchronised"
+            known = "clocks assumed to be synchronised"
         else:
             offset, half = cells.milliseconds(clock.offset_ns), cells.milliseconds((clock.high_ns - clock.low_ns) // 2)
-            known = f"clock of {far.name} less {near.name}: {offset} ms, known to +- {half} ms"
+            known = f"clock offset {far.name} - {near.name}: {offset} +- {half} ms"
             if clock.steps_ns:
                 known += f", set {len(clock.steps_ns)} times"
-        lines.append(f"{known}; {network.command_count} commands in both")
+        lines.append(f"{known}; {network.command_count} commands in both captures")
     if trace.whole.is_translated:
         lines.append("addresses differ between the taps (NAT or a proxy)")
     return Inputs(trace, tuple(lines))

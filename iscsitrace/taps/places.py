@@ -124,7 +124,7 @@ def _missing(network: Network, near: str, far: str) -> list[PlaceFinding]:
     for tap, column in ((near, "missing_at_a"), (far, "missing_at_b")):
         missing = network.count(column)
         if missing:
-            text = f"the capture of {tap} lacks {missing:,} packets that passed it; the network did not lose them"
+            text = f"the capture at {tap} missed {missing:,} packets that passed it; the network did not lose them"
             found.append(PlaceFinding("capture_lacks_packets", "data_loss", tap, text))
     return found
 
@@ -141,8 +141,7 @@ def _asymmetric(network: Network, near: str, far: str) -> list[PlaceFinding]:
     ):
         if slow - unsure > ASYMMETRY * (fast + unsure):
             text = (
-                f"between {near} and {far} packets {way} take {_ms(slow)} ms (median), those in the other direction "
-                f"{_ms(fast)} ms"
+                f"packets between {near} and {far} take {_ms(slow)} ms {way} and {_ms(fast)} ms the other way (medians)"
             )
             return [PlaceFinding("asymmetric_path", "info", "network", text)]
     return []

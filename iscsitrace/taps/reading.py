@@ -176,7 +176,7 @@ class TappedTrace(Trace):
 def tapped(trace: Trace) -> TappedTrace:
     """The trace as one of several taps; InputInvalid if it is of one."""
     if not isinstance(trace, TappedTrace):
-        raise InputInvalid("this needs captures of the same traffic at two taps or more")
+        raise InputInvalid("two or more captures of the same traffic, from different taps, are needed")
     return trace
 
 

@@ -93,7 +93,7 @@ def _require_hash(path: Path, user: str, hashed: str) -> None:
     try:
         bcrypt.checkpw(b"", hashed.encode())
     except ValueError:
-        raise InputInvalid(f"{path}: the password of {user} is no bcrypt hash (htpasswd -nBC 10 {user})") from None
+        raise InputInvalid(f"{path}: the password of {user} is not a bcrypt hash (htpasswd -nBC 10 {user})") from None
 
 
 def _context(path: Path, tls: _Tls) -> ssl.SSLContext:

@@ -98,7 +98,7 @@ def _pdus(arguments: Sequence[str]) -> list[ShownPdu]:
                     pdus += _shown_pdus(element)
                     element.clear()
         except ElementTree.ParseError as error:
-            raise ToolMissing(f"tshark's output is cut short or is no XML ({error})") from error
+            raise ToolMissing(f"tshark's output is cut short or not XML ({error})") from error
     return pdus
 
 

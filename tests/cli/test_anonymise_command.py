@@ -50,7 +50,7 @@ def test_one_key_gives_the_same_names_to_two_taps(run: Run, tmp_path: Path) -> N
         paths.append(tmp_path / f"{side}.pcapng")
         assert called(run.capture(side), "-o", paths[-1], "--key-file", key).exit_code == 0
     result = CliRunner().invoke(main, ["summary", "--json", *map(str, paths)])
-    assert "taps of the same traffic, from the initiator to the target: initiator.pcapng -> target" in result.stderr
+    assert "same traffic at 2 taps, from the initiator to the target: initiator.pcapng -> target" in result.stderr
     document = json.loads(result.stdout)
     whole = CliRunner().invoke(main, ["summary", "--json", str(run.capture()), str(run.capture("target"))])
     assert len(document["sessions"]) == len(json.loads(whole.stdout)["sessions"]) == 1

@@ -274,7 +274,7 @@ def test_every_fault_of_a_command_can_be_requested(called_with: dict[str, Any]) 
 def test_a_target_prints_who_can_reach_it(called_with: dict[str, Any], address: str, is_warned: bool) -> None:
     result = run("target", "--listen", address)
     assert isinstance(result.exception, Called)
-    assert ("no loopback address" in result.stderr) == is_warned
+    assert ("not a loopback address" in result.stderr) == is_warned
     assert result.stderr.count("\n") == is_warned
 
 

@@ -303,7 +303,7 @@ def test_what_a_capture_says_while_it_runs(capsys: pytest.CaptureFixture[str]) -
     wish = StopWish()
     wish.is_there = True
     dropped = (
-        "iscsitrace: eth0: 3 packets dropped, 9 in all "
+        "iscsitrace: eth0: 3 packets dropped, 9 in total "
         "(try a larger buffer: -B, fewer packets: -f, or fewer bytes of each: -s)"
     )
     expected = {

@@ -376,15 +376,18 @@ def test_diagnose(runs: Runs) -> None:
             assert f"\n{found['name']} ({severity}{share}): {found['text']}\n" in block
             assert f"\n    {found['display_filter']}\n" in block
     (job,) = document["jobs"]
-    assert f"Jain's fairness index {job['jain']:.3f}; the last finishes {job['first_to_last_ns'] / 1e9:.6f} s " in shown
-    assert f"runs alone for {percentage(job['alone_share'])} % of the job" in shown
+    assert (
+        f"Jain's fairness index {job['jain']:.3f}; the last one finished {job['first_to_last_ns'] / 1e9:.6f} s "
+        in shown
+    )
+    assert f"ran alone for {percentage(job['alone_share'])} % of the time" in shown
     first_ns = min(each["time_first_ns"] for each in job["streams"])
     streams = [each | {"after_ns": each["time_last_ns"] - first_ns} for each in job["streams"]]
     check_table(shown, STREAMS, streams)
     # of many the last to finish
     fewer = printed("diagnose", capture, "--top", "1")
     check_table(fewer, STREAMS, streams[-1:])
-    assert f"\n{len(streams) - 1} stream{'s' if len(streams) > 2 else ''} finished before these.\n" in f"{fewer}\n"
+    assert f"\n{len(streams) - 1} connection{'s' if len(streams) > 2 else ''} finished before these.\n" in f"{fewer}\n"
 
 
 def test_diagnose_shows_missing_packets(late: Path) -> None:

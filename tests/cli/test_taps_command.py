@@ -39,7 +39,7 @@ def test_every_session_is_shown_once(run: Run) -> None:
         assert len(document["sessions"]) == len(document["connections"]) == 1
         assert document["connections"][0]["rtt_to_target_min_ns"] >= 8 * MS
         assert [each["name"] for each in document["taps"]] == ["initiator.pcapng", "target.pcapng"]
-        assert "taps of the same traffic, from the initiator to the target: initiator.pcapng -> target" in result.stderr
+        assert "same traffic at 2 taps, from the initiator to the target: initiator.pcapng -> target" in result.stderr
 
 
 def test_named_taps_with_parts(run: Run, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_synchronised_clocks_are_trusted(run: Run, tmp_path: Path) -> None:
     result = called("diagnose", "--json", "--clocks", "synchronised", run.capture(), late)
     (row,) = json.loads(result.stdout)["places"]["taps"]
     assert (row["clock_offset_ns"], row["delay_a_to_b_p50_ns"], row["delay_b_to_a_p50_ns"]) == (0, 5 * MS, 3 * MS)
-    assert "clocks taken as synchronised" in result.stderr
+    assert "clocks assumed to be synchronised" in result.stderr
 
 
 def test_with_a_limit_only_commands_are_compared(run: Run) -> None:
@@ -154,9 +154,9 @@ def test_with_a_limit_only_commands_are_compared(run: Run) -> None:
         (["summary", "--tap", "x=NEAR"], "there have to be 2 to 8"),
         (["summary", "--tap", "x=NEAR", "--tap", "y=NEAR"], "have the same packets"),
         (["summary", "--tap", "x=NEAR", "FAR"], "name the tap of every capture"),
-        (["cycles", "--legs", "NEAR"], "needs captures of the same traffic at two taps"),
+        (["cycles", "--legs", "NEAR"], "needs two or more captures of the same traffic"),
         (["cycles", "--legs", "--csv", "NEAR", "FAR"], "export writes the table legs"),
-        (["export", "--tables", "legs", "-o", "OUT", "NEAR"], "needs captures of the same traffic at two taps"),
+        (["export", "--tables", "legs", "-o", "OUT", "NEAR"], "needs two or more captures of the same traffic"),
     ],
 )
 def test_what_is_refused(run: Run, tmp_path: Path, arguments: list[str], message: str) -> None:

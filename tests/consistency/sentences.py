@@ -55,7 +55,7 @@ SHARED: Final = tuple(
         ("congestion_window_small", "were lost # times", ("losses",)),
         ("slow_target", "waited @ for the target in total", ("time: target_service",)),
         ("line_saturated", "The line is full, at @", ("rate of the line",)),
-        ("line_shared", "share the line and fill it, at @", ("rate of the line",)),
+        ("line_shared", "share a line and fill it, at @", ("rate of the line",)),
         ("", "a round trip takes @", ("RTT of the path",)),
         *_SHARES,
         *_LARGEST,

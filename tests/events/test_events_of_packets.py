@@ -65,7 +65,7 @@ def test_a_redirect_says_where_to_and_makes_a_portal_of_it(tmp_path: Path) -> No
     assert [(row["kind"], row["severity"], row["frame"], row["text"]) for row in events(file)] == [
         ("tcp_open", "info", 1, "192.0.2.1 opened a connection to 192.0.2.2:3260"),
         ("login_redirected", "info", 5, "login to iqn.t redirected to 192.0.2.9:4000,1: target moved temporarily"),
-        ("tcp_unanswered", "error", 6, "192.0.2.9:4000 did not answer 2 SYNs of 192.0.2.1"),
+        ("tcp_unanswered", "error", 6, "192.0.2.9:4000 did not answer 2 SYNs from 192.0.2.1"),
     ]
     assert tshark.frame_numbers(file, "iscsi.login.status == 0x0101") == [5]
 

@@ -38,7 +38,7 @@ def test_an_outage_of_two_sessions_is_one() -> None:
     assert (row["time_ns"], row["end_ns"], row["text"]) == (
         at(1),
         at(12.5),
-        "outage: no I/O completes, nor in session 1",
+        "outage: no I/O completes, also in session 1",
     )
 
 
@@ -61,7 +61,7 @@ def test_an_outage_that_does_not_end() -> None:
     told.time(0, 1.0, 8.0, "outage")
     (row,) = events(told, "outage")
     assert row["end_ns"] is None
-    assert row["text"] == "outage: no I/O completes for 7.0 s, nor until the end of the capture"
+    assert row["text"] == "outage: no I/O completes for 7.0 s and up to the end of the capture"
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_what_the_capture_misses_has_the_time_of_the_last_known_frame() -> None:
     counted(told, "dropped_by_capture", "data_loss", 7)
     rows = events(told, "capture_incomplete")
     assert [(row["time_ns"], row["severity"], row["session"], row["frame"], row["text"]) for row in rows] == [
-        (at(1), "data_loss", 0, 39, "3 holes, here the first"),
+        (at(1), "data_loss", 0, 39, "3 holes, the first one here"),
         (at(2), "data_loss", 0, 40, "1 holes"),
-        (at(8), "data_loss", None, None, "7 holes, here the first"),
+        (at(8), "data_loss", None, None, "7 holes, the first one here"),
     ]
 
 
@@ -136,7 +136,7 @@ def test_digest_errors() -> None:
     told.session(0, 8)
     counted(told, "data_digest_error", "warning", 3, connection=0, first_frame=5)
     (row,) = events(told, "digest_error")
-    assert (row["severity"], row["text"]) == ("error", "3 data digest errors, here the first")
+    assert (row["severity"], row["text"]) == ("error", "3 data digest errors, the first one here")
 
 
 def test_events_are_numbered_in_order_of_time_and_frame() -> None:

@@ -56,7 +56,7 @@ def test_syns_without_an_answer_are_counted_and_last_until_the_last() -> None:
     (row,) = events(told)
     assert (row["kind"], row["severity"], row["frame"]) == ("tcp_unanswered", "error", 7)
     assert (row["time_ns"], row["end_ns"]) == (at(0), at(3))
-    assert row["text"] == "10.0.0.2:3260 did not answer 3 SYNs of 10.0.0.1"
+    assert row["text"] == "10.0.0.2:3260 did not answer 3 SYNs from 10.0.0.1"
 
 
 @pytest.mark.parametrize(

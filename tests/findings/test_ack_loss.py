@@ -43,10 +43,9 @@ def test_a_stall_of_less_than_a_second_is_slowness() -> None:
     assert (finding.spans, finding.cost_ns, finding.frames) == (((at(1.0), at(1.4)),), 0.4 * SECOND, (81, 82))
     assert (finding.rank, finding.points_to) == ("slowness", "the path between the initiator and the tap")
     assert finding.text == (
-        "Session 0: ACKs of the initiator were lost, and no data; the target retransmitted 3 packets that had arrived, "
-        "after timers in 1 recovery, and stalled for 400.0 ms. The ACKs never reached the tap: they were lost between "
-        "the initiator and the tap. The initiator had the data before the retransmissions: it reported it as received "
-        "twice (D-SACK)."
+        "Session 0: because ACKs of the initiator were lost, the target retransmitted 3 packets that had arrived (1 "
+        "recovery after a timer) and stalled for 400.0 ms. The ACKs never reached the tap: they were lost between the "
+        "initiator and the tap. No data was lost: the initiator reported it as received twice (D-SACK)."
     )
     assert found(stalled(0.4).diagnosis(), "loss") is None
 

@@ -36,8 +36,8 @@ def test_unaligned_reads_have_their_share_and_cost() -> None:
     finding = found(told(10, 30).diagnosis())
     assert finding
     assert finding.text == (
-        "10 of 40 reads and writes of LUN 0 are unaligned: they begin or end within a physical block of 4 KiB. I/O of "
-        "8 blocks takes 9.0 ms (median) unaligned, 3.0 ms aligned."
+        "10 of 40 reads and writes of LUN 0 are unaligned: they begin or end inside a physical block of 4 KiB. I/O of "
+        "8 blocks takes 9.0 ms unaligned, 3.0 ms aligned (medians)."
     )
     # ten times 6 ms of 180 ms of busy time
     assert finding.cost_ns == pytest.approx(60 * MS)
@@ -55,7 +55,7 @@ def test_without_aligned_ones_the_cost_cannot_be_told() -> None:
     finding = found(told(10, 7).diagnosis())
     assert finding
     assert (finding.cost_ns, finding.severity) == (None, "info")
-    assert finding.text.endswith("Its cost cannot be told: too few commands of the same size are aligned.")
+    assert finding.text.endswith("The cost is unknown: too few commands of the same size are aligned.")
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_waiting_until_a_lun_is_ready_costs_its_time() -> None:
     finding = found(diagnosis)
     assert finding
     assert (finding.severity, finding.is_final, finding.cost_ns) == ("warning", False, 3.001 * SECOND)
-    assert finding.text.endswith("All succeeded when they were retried.")
+    assert finding.text.endswith("Each retry succeeded.")
     assert diagnosis.headline
     assert diagnosis.headline.name == "command_errors"
 
@@ -150,7 +150,9 @@ def test_what_a_healthy_kernel_meets_is_no_error() -> None:
     told.read(0, 2.0, 2.001, **at_block(640, **MEDIUM_ERROR))
     finding = found(told.diagnosis())
     assert finding
-    assert finding.text.endswith("3 more CHECK CONDITIONs are normal: answers to probes or reports of events.")
+    assert finding.text.endswith(
+        "3 more CHECK CONDITIONs are normal: they refused optional commands or reported events."
+    )
 
 
 def test_an_unsupported_read_is_an_error() -> None:
@@ -265,7 +267,7 @@ def test_statuses_whose_addresses_the_snaplen_cut(count: int, is_final: bool) ->
     assert " commands to LUN 0 ended in CHECK CONDITION" in finding.text or count == 1
     assert "NONE" not in finding.text
     assert (finding.is_final, finding.severity == "error") == (is_final, is_final)
-    unclear = "The capture does not show what it addressed, nor whether that was retried."
+    unclear = "The capture does not show the address, nor whether the command was retried."
     assert (unclear in finding.text) == (not is_final)
 
 
@@ -291,7 +293,7 @@ def test_a_retry_over_another_path_to_the_volume() -> None:
     finding = found(paths(second=2.0).diagnosis())
     assert finding
     assert (finding.is_final, finding.severity) == (False, "warning")
-    assert "It succeeded when it was retried over another path (session 1)." in finding.text
+    assert "The retry succeeded over another path (session 1)." in finding.text
     # from the command to the status of its retry
     assert finding.cost_ns == 1_005 * MS
 
@@ -312,8 +314,8 @@ OUT_OF_RANGE = {"status": 2, "sense_key": 5, "asc": 0x21, "ascq": 0}
 @pytest.mark.parametrize(
     ("block_count", "side"),
     [
-        (672, "the target, which had reported these blocks"),
-        (671, "the initiator, which asked for blocks beyond the end"),
+        (672, "the target, which reported a capacity that includes these blocks"),
+        (671, "the initiator, which addressed blocks beyond the end"),
         (None, "the initiator, or a logical unit that changed its size"),
     ],
 )

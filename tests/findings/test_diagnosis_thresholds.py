@@ -48,7 +48,7 @@ def test_transfer_is_the_largest_part_from_half_of_the_busy_time_on(transfer_ms:
     transfer_ns = round(transfer_ms * MS)
     parts = (("transfer", transfer_ns), ("propagation", 100 * MS - transfer_ns))
     verdict = Story().tasks(10, *parts).pause(10 * SECOND).tasks(10, *parts).opinion().headline.text
-    assert verdict.startswith("Session 0 is limited by the distance. ") == is_limited
+    assert verdict.startswith("Session 0 is limited by network latency. ") == is_limited
     healthy = "Session 0 is healthy. The largest part of the I/O time is data transfer (50 %)."
     assert (verdict == healthy) != is_limited
 

@@ -105,7 +105,7 @@ def test_the_diagnosis_of_an_only_connection_is_that_of_its_session() -> None:
     diagnosis = examine(Story().tasks(8, ("propagation", 16 * MS)).source())
     assert list(diagnosis.separate) == []
     assert (diagnosis.sessions[0].number, diagnosis.connections[3].number) == (0, 3)
-    assert diagnosis.connections[3].headline.text.startswith("Connection 3 is limited by the distance. ")
+    assert diagnosis.connections[3].headline.text.startswith("Connection 3 is limited by network latency. ")
     assert (diagnosis.sessions[0].jobs_ns, Story().opinion().jobs_ns) == (128 * MS, 0)
     assert diagnosis.sessions[0].idle_fraction == 1.0
 

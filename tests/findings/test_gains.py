@@ -45,7 +45,7 @@ CHANGES: dict[tuple[str, str], tuple[str, str]] = {
     ),
     ("slow_target", "zero target service time"): (f"{READ} --service-delay 5ms", "--service-delay 0ms"),
     ("slow_target", "queue depth 8"): (f"{TWO_READS} --service-delay 5ms", "--queue-depth 8 --bytes 24M"),
-    ("initiator_think_time", "zero initiator think time"): (f"{READ} --think-time 5ms", "--think-time 0ms"),
+    ("initiator_think_time", "no pauses of the initiator"): (f"{READ} --think-time 5ms", "--think-time 0ms"),
     ("loss", "no losses"): (f"{READ} --set to-initiator-loss=0.5%", "--set to-initiator-loss=0"),
 }
 
@@ -95,7 +95,7 @@ ADVICE = {
     ("receive_window_small", "receive window 598 KiB"): "On the receiver",
     ("slow_target", "zero target service time"): "Check the target: its disks",
     ("slow_target", "queue depth 8"): "Keep more commands in flight. ",
-    ("initiator_think_time", "zero initiator think time"): "Issue I/O ahead",
+    ("initiator_think_time", "no pauses of the initiator"): "Issue I/O ahead",
     ("loss", "no losses"): "Fix the packet loss first",
 }
 

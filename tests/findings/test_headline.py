@@ -70,12 +70,12 @@ def test_a_device_scan_alone_has_no_shares() -> None:
     story = Story().tasks(9, ("propagation", 16 * MS), operation="inquiry", data_bytes=36, bytes=36)
     opinion = story.task(("propagation", 16 * MS), operation="test_unit_ready", data_bytes=0, bytes=0).opinion()
     assert opinion.headline.text == (
-        "Nothing was read or written in session 0: 10 commands of a device scan (INQUIRY, TEST UNIT READY)."
+        "Session 0: no reads or writes, only 10 commands of a device scan (INQUIRY, TEST UNIT READY)."
     )
     assert (opinion.limiter, opinion.idle_fraction, [each.name for each in opinion.findings]) == (None, None, ["no_io"])
     polls = Story().tasks(2, ("target_service", 16 * MS), operation="test_unit_ready", data_bytes=0, bytes=0)
     assert polls.opinion().headline.text == (
-        "Nothing was read or written in session 0: 2 commands that move no data (TEST UNIT READY)."
+        "Session 0: no reads or writes, only 2 commands that move no data (TEST UNIT READY)."
     )
 
 
@@ -90,7 +90,7 @@ def test_a_poor_capture_gets_no_headline_if_it_hides_the_limiter() -> None:
         "Session 0: the capture is too poor for a verdict. 52 % of the time cannot be attributed."
     )
     story = Story().tasks(10, ("propagation", 17 * MS), ("unknown", 16 * MS))
-    assert story.opinion().headline.text.startswith("Session 0 is limited by the distance. ")
+    assert story.opinion().headline.text.startswith("Session 0 is limited by network latency. ")
     story = Story(rtt_to_target_ns=None).tasks(10, ("target_service", 17 * MS))
     assert story.opinion().headline.text == (
         "Session 0: the capture is too poor for a verdict. The RTT to one side or both was not measured."
@@ -103,7 +103,7 @@ def test_a_poor_capture_gets_no_headline_if_it_hides_the_limiter() -> None:
 def test_the_headline_of_reads_at_queue_depth_1() -> None:
     opinion = Story().tasks(10, ("propagation", 16 * MS), ("transfer", 4_500_000)).opinion()
     assert opinion.headline.text == (
-        "Session 0 is limited by the distance. The initiator issues one 128 KiB read at a time, and waits for the "
+        "Session 0 is limited by network latency. The initiator issues one 128 KiB read at a time, and waits for the "
         "network (78 % of the I/O time). A round trip takes 16.0 ms."
     )
     assert (opinion.limiter, opinion.idle_fraction) == ("propagation", pytest.approx(160 / 205))
@@ -178,7 +178,7 @@ def test_idle_gaps_are_excluded() -> None:
     opinion = story.opinion()
     # 300 of 10 x 40 + 8 x 5 ms
     assert opinion.headline.text == (
-        "Session 0 is limited by the distance. The initiator issues one 128 KiB read at a time, and waits for the "
+        "Session 0 is limited by network latency. The initiator issues one 128 KiB read at a time, and waits for the "
         "network (68 % of the I/O time). A round trip takes 16.0 ms."
     )
     assert opinion.limiter == "propagation"
@@ -221,15 +221,15 @@ def test_few_commands_are_reported_as_too_few() -> None:
 
 def test_a_session_without_commands() -> None:
     opinion = Story().opinion()
-    assert opinion.headline.text == "Session 0 carried no SCSI commands: there is no time to break down."
+    assert opinion.headline.text == "Session 0: no SCSI commands."
     assert (opinion.budget, opinion.idle_fraction, opinion.limiter) == (None, None, None)
     assert [each.name for each in opinion.findings] == ["no_io"]
     story = Story()
     story.rows["cycles"].append({"cycle": 0, "session": 0, "connection": 3})
-    assert story.opinion().headline.text == "Session 0: its 1 read or write has no status: no time to break down."
+    assert story.opinion().headline.text == "Session 0: 1 read or write, none with a status."
     # a command that took no time
     instant = Story().task(("transfer", 0)).opinion()
-    assert instant.headline.text == "Session 0: its reads and writes took no time by the capture's clock."
+    assert instant.headline.text == "Session 0: the capture's clock is too coarse to time its reads and writes."
 
 
 # --- which finding leads

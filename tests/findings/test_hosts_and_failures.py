@@ -241,9 +241,13 @@ def test_one_digest_error_is_reported() -> None:
 @pytest.mark.parametrize(
     ("wrong", "text", "side"),
     [
-        ({"to_target": 2}, " in PDUs of the initiator", "the initiator, or the path between it and the capture point"),
-        ({"to_initiator": 1}, " in PDUs of the target", "the target, or the path between it and the capture point"),
-        ({"to_target": 1, "to_initiator": 1}, " in PDUs of the initiator and the target", None),
+        (
+            {"to_target": 2},
+            " in PDUs from the initiator",
+            "the initiator, or the path between it and the capture point",
+        ),
+        ({"to_initiator": 1}, " in PDUs from the target", "the target, or the path between it and the capture point"),
+        ({"to_target": 1, "to_initiator": 1}, " in PDUs from the initiator and the target", None),
         ({}, "", None),
     ],
 )
@@ -285,7 +289,7 @@ def test_nops_without_an_answer(asked_ns: int, answered_ns: int | None, is_found
     assert bool(found) == is_found
     if found:
         assert found.frames == ((5, 6) if answered_ns else (5,))
-        assert found.text == "1 NOP-Out without an answer for 5.0 s" + ("." if answered_ns else ", 1 without any.")
+        assert found.text == "1 NOP-Out had no answer for 5.0 s" + ("." if answered_ns else ", 1 never had one.")
     # the initiator waits no longer than until it closes
     for name, waited_ms, is_late in (("fin", 4_999, False), ("rst", 5_000, True)):
         story.connection |= {"fin_to_target_ns": None, f"{name}_to_target_ns": asked_ns + waited_ms * MS}
@@ -299,7 +303,7 @@ def test_nops_without_an_answer(asked_ns: int, answered_ns: int | None, is_found
 
 @pytest.mark.parametrize(
     ("from_initiator", "text"),
-    [((True, True), "2 NOP-Outs without"), ((False, False), "2 NOP-Ins without"), ((True, False), "2 NOPs without")],
+    [((True, True), "2 NOP-Outs had no"), ((False, False), "2 NOP-Ins had no"), ((True, False), "2 NOPs had no")],
 )
 def test_the_finding_says_who_sent_the_nop(from_initiator: tuple[bool, bool], text: str) -> None:
     story = Story().task(("transfer", MS))
@@ -320,7 +324,7 @@ def test_only_late_nops_are_counted_and_shown() -> None:
     story.add("nops", is_ping=True, is_from_initiator=False, response_ns=1_009 * SECOND, response_frame=99)
     found = story.found("nop_timeout")
     assert found
-    assert found.text == "3 NOP-Outs without an answer for 5.0 s, 1 without any."
+    assert found.text == "3 NOP-Outs had no answer for 5.0 s, 1 never had one."
     assert found.frames == (50, 51, 53, 60, 63)
 
 
@@ -337,7 +341,7 @@ def test_aborts_with_function_and_lun() -> None:
     assert (found.severity, found.frames, found.text) == (
         "error",
         (11, 50, 51),
-        "The initiator aborted commands: ABORT TASK (1).",
+        "The initiator aborted commands: 1 ABORT TASK.",
     )
     # CLEAR ACA, TASK REASSIGN: nothing is given up
     for function in (3, 8):
@@ -357,7 +361,7 @@ def test_each_function_is_counted() -> None:
         story.add("task_management", function=function, function_text=text)
     found = story.found("task_aborts")
     assert found
-    assert found.text == "The initiator aborted commands: ABORT TASK (2), LOGICAL UNIT RESET (1)."
+    assert found.text == "The initiator aborted commands: 2 ABORT TASK, 1 LOGICAL UNIT RESET."
 
 
 def commands_in_a_window(window: int, queue_depth: int, *, delay_ns: int = 0) -> Story:

@@ -41,14 +41,14 @@ def discovery(text: str | None) -> Told:
             "SendTargets listed 4 targets (iqn.a, iqn.b, iqn.c, ...)",
         ),
         ("", "SendTargets listed no target"),
-        (None, "no SendTargets was captured"),
+        (None, "the capture has no SendTargets"),
     ],
 )
 def test_discovery_says_what_it_listed_and_what_ended_it(text: str | None, words: str) -> None:
     diagnosis = discovery(text).diagnosis()
     finding = found(diagnosis, "discovery_only")
     assert finding
-    assert finding.text.startswith(f"Session 0 did nothing but discovery: {words}")
+    assert finding.text.startswith(f"Session 0: discovery only, {words}")
     assert finding.text.endswith(" The initiator reset the connection at 0.10 s, without a logout.")
     assert (finding.severity, finding.leads) == ("info", False)
     assert diagnosis.headline
@@ -82,7 +82,7 @@ def test_a_session_without_commands_says_what_ended_it(columns: dict[str, Any], 
     diagnosis = told.diagnosis()
     finding = found(diagnosis, "no_io")
     assert finding
-    assert finding.text == f"Session 0 carried no SCSI commands: there is no time to break down. {words}"
+    assert finding.text == f"Session 0: no SCSI commands. {words}"
     assert diagnosis.headline
     assert (diagnosis.headline.name, diagnosis.headline.text) == ("no_io", finding.text)
 
@@ -94,8 +94,8 @@ def test_a_login_whose_status_is_cut_off_may_have_failed() -> None:
     finding = found(told.diagnosis(), "no_io")
     assert finding
     assert finding.text == (
-        "Session 0 carried no SCSI commands. Whether it was logged in does not show: the capture cuts off the status "
-        f"of its Login Response. {ENDS[-1][1]}"
+        "Session 0: no SCSI commands. The capture does not show whether it was logged in: the snaplen cut off the "
+        f"status of its Login Response. {ENDS[-1][1]}"
     )
 
 
@@ -106,9 +106,7 @@ def test_a_scan_alone_is_no_io() -> None:
         told.read(0, number * 0.1, number * 0.1 + 0.01, operation="inquiry", is_read=False)
     finding = found(told.diagnosis(), "no_io")
     assert finding
-    assert finding.text.startswith(
-        "Nothing was read or written in session 0: 3 commands of a device scan (INQUIRY). It was"
-    )
+    assert finding.text.startswith("Session 0: no reads or writes, only 3 commands of a device scan (INQUIRY). It was")
 
 
 @pytest.mark.parametrize(

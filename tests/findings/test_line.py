@@ -62,8 +62,8 @@ def test_sessions_that_share_a_line_are_named() -> None:
     found = shared(story(*BUSY)).found("line_shared")
     assert found
     assert found.text == (
-        "2 sessions (0, 7) share the line and fill it, at 1.2 MB/s (20 Mbit/s with headers). Packets typically wait "
-        "38.0 ms in its queue."
+        "2 sessions (0, 7) share a line and fill it, at 1.2 MB/s (20 Mbit/s with headers). Packets typically wait 38.0 "
+        "ms in its queue."
     )
     assert "line_saturated" not in names(shared(story(*BUSY)))
 
@@ -118,8 +118,8 @@ def test_a_round_trip_that_takes_longer_under_load_shows_a_queue() -> None:
     assert found
     assert (found.rank, found.severity, found.cost_ns, found.share) == ("limit", "info", None, pytest.approx(84 / 100))
     assert found.text == (
-        "A queue stands on the path to the initiator: while data are in flight, a round trip typically takes 100.0 ms "
-        "instead of 16.0 ms."
+        "The path to the initiator has a standing queue: under load a round trip typically takes 100.0 ms instead of "
+        "16.0 ms."
     )
     headline = made.opinion().headline
     assert (headline.name, headline.kind) == ("standing_queue", "limited")

@@ -193,7 +193,7 @@ def test_a_refused_login_names_the_key_too() -> None:
         (
             {"end": "closed", "fin_to_target_ns": 0.06},
             0.03,
-            "the initiator closed the connection 30.0 ms after a Login Response, within the login",
+            "the initiator closed the connection 30.0 ms after a Login Response, before the login was complete",
         ),
         ({"end": "open"}, None, "no Login Response for 20.0 s"),
     ],

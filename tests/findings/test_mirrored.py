@@ -43,8 +43,8 @@ def observed(*accounts: Any, session: int | None = 0, jobs_ms: int = 100) -> Obs
     return MIRROR_WAITS_FOR_FARTHEST.tell(case)
 
 
-FIGURES = "it acknowledged 6 of 8 writes last, and alone had writes in flight for 20.0 ms"
-SKEWS = ". It acknowledged typically 3.0 ms after the first side, at most 7.0 ms."
+FIGURES = "for 20.0 ms it alone had writes in flight"
+SKEWS = ". It acknowledged 6 of 8 writes last, typically 3.0 ms after the first side, at most 7.0 ms."
 
 
 def test_the_farthest_side_is_named_with_its_figures() -> None:

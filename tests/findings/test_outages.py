@@ -44,10 +44,10 @@ def test_an_outage_has_its_span_its_commands_and_its_end() -> None:
     assert (finding.severity, finding.sessions, finding.luns) == ("error", (0,), (0,))
     assert finding.text == (
         "Session 0 had no I/O for 7.9 s, from 0.10 s to 8.00 s: 1 READ command waited. TCP retransmitted nothing: the "
-        "target acknowledged the commands and did not answer them, unless the link of the initiator, beside the tap, "
-        "was down. I/O resumed on the same connection."
+        "target acknowledged the commands and did not answer them, unless the initiator's link, next to the tap, was "
+        "down. I/O resumed on the same connection."
     )
-    assert finding.points_to == "the target, or the link of the initiator"
+    assert finding.points_to == "the target, or the initiator's link"
     headline = diagnosis.headline
     assert headline
     assert (headline.name, headline.spans, headline.text) == ("io_outage", finding.spans, finding.text)
@@ -78,7 +78,7 @@ def test_a_nop_before_a_retransmission_is_due_or_long_after_proves_nothing(insta
     _with_nop(told, instant)
     finding = found(told.diagnosis())
     assert finding
-    assert finding.points_to == "the target, or the link of the initiator"
+    assert finding.points_to == "the target, or the initiator's link"
 
 
 def test_without_a_command_at_the_tap_nothing_points_anywhere() -> None:
@@ -87,7 +87,7 @@ def test_without_a_command_at_the_tap_nothing_points_anywhere() -> None:
     told.rows["cycles"][20] |= {"operation": "test_unit_ready", "is_read": False, "bytes": 0}
     finding = found(told.diagnosis())
     assert finding
-    assert "no command passed the tap: who was down does not show" in finding.text
+    assert "no command passed the tap: the capture does not show which side was down" in finding.text
     assert finding.points_to is None
 
 
@@ -104,7 +104,7 @@ def test_retransmissions_point_to_the_path() -> None:
         told.add("retransmissions", connection=0, to_target=True, time_ns=instant, frame=told._next_frame())
     finding = found(told.diagnosis())
     assert finding
-    assert "TCP retransmitted 3 packets to the target without an ACK: the path or the target was down." in finding.text
+    assert "TCP retransmitted 3 packets to the target and got no ACK: the path or the target was down." in finding.text
     assert finding.advice[0].startswith("Find what dropped the packets")
     told.add("retransmissions", connection=0, to_target=False, time_ns=1.0, frame=told._next_frame())
     both = found(told.diagnosis())
@@ -140,7 +140,7 @@ def test_several_outages_are_one_finding() -> None:
     assert finding
     assert (finding.cost_ns, len(finding.spans)) == (5 * SECOND, 2)
     assert finding.text.startswith(
-        "Session 0 had no I/O 2 times, 5.0 s in all; the longest time was 3.0 s, from 0.10 s to 3.10 s: 1 READ"
+        "Session 0 had no I/O 2 times, 5.0 s in total; the longest lasted 3.0 s, from 0.10 s to 3.10 s: 1 READ"
     )
 
 
@@ -164,8 +164,8 @@ def test_an_outage_goes_on_until_the_next_session_reads() -> None:
     # the read of the next session ended the outage
     assert ": 1 READ command waited." in finding.text
     assert finding.text.endswith(
-        " The initiator closed the connection at 5.30 s, 5.1 s after a NOP without an answer. A new session was logged "
-        "in at 8.01 s."
+        " The initiator closed the connection at 5.30 s, 5.1 s after an unanswered NOP. The initiator logged in again "
+        "at 8.01 s."
     )
     assert finding.text.count("NOP") == 1
     # one story: both sessions have the same headline, and so has the capture
@@ -252,4 +252,4 @@ def test_a_connection_that_nobody_closed_is_lost_by_the_outage() -> None:
     headline = diagnosis.headline
     assert headline
     assert (headline.name, headline.spans) == ("io_outage", ((at(0.1), at(13.105)),))
-    assert "The connection fell silent at 0.10 s. A new session was logged in at 13.01 s." in headline.text
+    assert "The connection fell silent at 0.10 s. The initiator logged in again at 13.01 s." in headline.text

@@ -74,15 +74,15 @@ def frames(found: Observation) -> list[int]:
 
 
 TOGETHER = (
-    "streams of one job, Jain's fairness index 0.80: the last finishes 70.0 ms after the first, and runs alone for "
-    "25 % of the job"
+    "connections worked in parallel (Jain's fairness index 0.80): the last one finished 70.0 ms after the first and "
+    "ran alone for 25 % of the time"
 )
 
 
 def test_the_busiest_and_the_least_busy_connection_are_compared() -> None:
     made = job(run(4, 1, 200, 1), run(3, 1, 400, 2), run(5, 1, 100, 3))
     found = observed(made)
-    assert found.text == f"connection 3 was busy for 400.0 ms, connection 5 for 100.0 ms; 3 {TOGETHER}"
+    assert found.text == f"connection 3 was busy for 400.0 ms, connection 5 for 100.0 ms. 3 {TOGETHER}"
     assert frames(found) == [12, 22, 13, 23]
     # a mean of 233 ms
     assert measured(made) == (pytest.approx(1 - 700 / 3 / 400), "warning")
@@ -92,18 +92,18 @@ def test_the_busiest_and_the_least_busy_connection_are_compared() -> None:
 def test_bytes_are_compared_where_they_are_more_uneven_than_the_time() -> None:
     made = job(run(3, 8.249999, 100, 4), run(4, 2.050001, 100, 5), is_certain=False)
     more = observed(made)
-    assert more.text == f"connection 3 carried 8.2 MB, connection 4 2.1 MB at the same time; 2 {TOGETHER}"
+    assert more.text == f"connection 3 carried 8.2 MB, connection 4 2.1 MB at the same time. 2 {TOGETHER}"
     assert frames(more) == [14, 24, 15, 25]
     assert measured(made) == (pytest.approx(1 - 10.3 / 2 / 8.249999), "info")
     equal = job(run(3, 2, 100), run(4, 1, 200))
-    assert observed(equal).text.startswith("connection 4 was busy for 200.0 ms, connection 3 for 100.0 ms;")
+    assert observed(equal).text.startswith("connection 4 was busy for 200.0 ms, connection 3 for 100.0 ms.")
     assert measured(equal) == (0.25, "warning")
 
 
 def test_the_cause_of_the_slowest_stream_is_named_and_shown_first() -> None:
     cause = SimpleNamespace(words="it lost packets", frame=99)
     found = observed(job(run(3, 1, 100, 1), run(4, 1, 300, 2), cause=cause))
-    assert found.text.endswith("of the job; connection 4 is slowest because it lost packets (3 % retransmissions)")
+    assert found.text.endswith("of the time. Connection 4 is slowest because it lost packets (3 % retransmissions)")
     assert frames(found) == [99, 12, 22, 11, 21]
 
 

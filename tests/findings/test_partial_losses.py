@@ -42,9 +42,9 @@ def test_a_command_that_was_issued_again_on_another_connection() -> None:
     finding = found(told)
     assert finding
     assert finding.text == (
-        "Session 0 lost connection 1 (CID 1) and went on over 1 other connection. The target reset it at 5.00 s, "
-        "without a logout. 1 command had no status; issued again on another connection, 1 ended 2.1 s later. The "
-        "initiator added a connection at 8.01 s, 3.0 s later."
+        "Session 0 lost connection 1 (CID 1) and continued on 1 other connection. The target reset it at 5.00 s, "
+        "without a logout. 1 command had no status. The initiator reissued it on another connection: 1 completed "
+        "within 2.1 s. The initiator added a connection at 8.01 s, 3.0 s later."
     )
     assert (finding.cost_ns, finding.spans) == (2.1 * SECOND, ((at(5.0), at(7.1)),))
     assert (finding.severity, finding.is_final, finding.points_to) == ("error", False, "the target or a firewall")
@@ -116,7 +116,7 @@ def test_the_only_connection_of_a_session_that_another_one_carried_on() -> None:
     read(told, 1, 7.0, 7.1)
     finding = found(told)
     assert finding
-    assert finding.text.startswith("Session 0 lost connection 0 (CID 0) and went on over a new connection. ")
+    assert finding.text.startswith("Session 0 lost connection 0 (CID 0) and continued on a new connection. ")
     assert (finding.cost_ns, finding.spans) == (2.1 * SECOND, ((at(5.0), at(7.1)),))
 
 

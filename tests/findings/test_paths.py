@@ -65,7 +65,7 @@ def test_paths_that_carry_unequal_load(states: tuple[str, ...]) -> None:
     assert finding
     # 160 and 40 of 200: the mean is 100
     assert finding.share == pytest.approx(1 - 100 / 160)
-    assert finding.text.startswith("Paths to LUN 0 of iqn.t are used unequally: session 0")
+    assert finding.text.startswith("The initiator uses the paths to LUN 0 of iqn.t unequally: session 0")
     assert "--iops 1" in finding.advice[0]
     # which says more than that connections are used unevenly
     names = {each.name for opinion in told.diagnosis().sessions.values() for each in opinion.findings}
@@ -85,7 +85,7 @@ def test_a_spare_path_is_a_note_and_by_design_nothing() -> None:
     finding = found(told)
     assert finding
     assert (finding.severity, finding.leads) == ("info", False)
-    assert finding.text.startswith("Session 1 carried no I/O of LUN 0 of iqn.t, as a spare path")
+    assert finding.text.startswith("Session 1 carried no I/O of LUN 0 of iqn.t, like a spare path")
     for state in (NON_OPTIMIZED, "standby"):
         told = two_paths(OPTIMIZED, state)
         reads(told, "a" * 120)

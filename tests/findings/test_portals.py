@@ -44,8 +44,8 @@ def test_a_portal_that_answers_no_syn() -> None:
     finding = found(diagnosis)
     assert finding
     assert finding.text == (
-        "Initiator 10.0.0.1 cannot reach the portal 10.0.0.2:3261: 2 connects (6 SYNs) from 2.00 s to 10.00 s: no "
-        "answer. SendTargets or a redirect named this portal."
+        "Initiator 10.0.0.1 cannot reach the portal 10.0.0.2:3261: 2 connection attempts (6 SYNs) from 2.00 s to 10.00 "
+        "s had no answer. SendTargets or a redirect named this portal."
     )
     assert (finding.cost_ns, finding.spans, finding.severity) == (8 * SECOND, ((at(2.0), at(10.0)),), "error")
     assert {77, 90} <= set(finding.frames)
@@ -60,7 +60,7 @@ def test_a_portal_that_refuses_by_a_rst() -> None:
     told.connection(2.0, 2.1, syn_ns=2.0, target_port=3261, is_refused=True, rst_to_initiator_ns=2.1)
     finding = found(told.diagnosis())
     assert finding
-    assert "1 connect from 2.00 s to 2.10 s was refused (RST): nothing listens there" in finding.text
+    assert "1 connection attempt from 2.00 s to 2.10 s was refused (RST): nothing listens there" in finding.text
 
 
 def test_an_ipv6_portal_is_in_brackets() -> None:
@@ -68,7 +68,9 @@ def test_an_ipv6_portal_is_in_brackets() -> None:
     told.connection(2.0, 5.0, syn_ns=2.0, initiator_address="fd77::1", target_address="fd77::2", target_port=3262)
     finding = found(told.diagnosis())
     assert finding
-    assert finding.text.startswith("Initiator fd77::1 cannot reach the portal [fd77::2]:3262: 1 connect (1 SYN)")
+    assert finding.text.startswith(
+        "Initiator fd77::1 cannot reach the portal [fd77::2]:3262: 1 connection attempt (1 SYN)"
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +94,7 @@ def test_what_icmp_reports(kind: str, code: int, address: str, words: str) -> No
     told.add("icmp_errors", connection=number, time_ns=19.91, **row)
     finding = found(told.diagnosis())
     assert finding
-    assert f"10.9.9.9 reported by ICMP: {words}." in finding.text
+    assert f"10.9.9.9 sent an ICMP message: {words}." in finding.text
     assert 55 in finding.frames
 
 
@@ -102,7 +104,7 @@ def test_a_portal_that_another_initiator_reaches_says_so() -> None:
     told.rows["connections"][1]["syn_ack_ns"] = at(0.5)
     finding = found(told.diagnosis())
     assert finding
-    assert finding.text.endswith("10.0.0.1 reaches it.")
+    assert finding.text.endswith("10.0.0.1 can reach it.")
 
 
 NEAR_MISSES: dict[str, dict[str, Any]] = {
@@ -143,9 +145,9 @@ def test_a_portal_that_comes_up_later() -> None:
     finding = found(diagnosis)
     assert finding
     assert finding.text == (
-        "Initiator 10.0.0.1 could not reach the portal 10.0.0.2:3261: 2 connects from 2.00 s to 2.60 s were refused "
-        "(RST): nothing listens there, or a firewall refuses it. SendTargets or a redirect named this portal. The "
-        "connect at 6.01 s worked."
+        "Initiator 10.0.0.1 could not reach the portal 10.0.0.2:3261: 2 connection attempts from 2.00 s to 2.60 s were "
+        "refused (RST): nothing listens there, or a firewall refuses the connection. SendTargets or a redirect named "
+        "this portal. The attempt at 6.01 s succeeded."
     )
     assert (finding.cost_ns, finding.is_final) == (4.01 * SECOND, False)
     assert finding.points_to == "the target, or a firewall that answers for it"
@@ -183,7 +185,8 @@ def test_connects_while_a_session_is_rebuilt_belong_to_the_loss() -> None:
     diagnosis = told.diagnosis()
     assert found(diagnosis) is None
     (loss,) = [each for each in diagnosis.stories[0].findings if each.name == "connection_lost"]
-    assert "2 connects were refused (RST). 1 connect had no answer (3 SYNs). The initiator logged in again" in loss.text
+    attempts = "2 connection attempts were refused (RST). 1 connection attempt had no answer (3 SYNs)."
+    assert f"{attempts} The initiator logged in again" in loss.text
 
 
 def test_a_portal_that_is_gone_after_a_logout() -> None:
@@ -228,6 +231,6 @@ def test_a_recording_of_kernels() -> None:
         diagnosis = examine(iscsitrace.read(folder / f"{tap}.pcapng.gz", tables=NEEDED).table)
         finding = found(diagnosis)
         assert finding
-        assert "10.71.0.2:3261: 1 connect (3 SYNs)" in finding.text
+        assert "10.71.0.2:3261: 1 connection attempt (3 SYNs)" in finding.text
         assert diagnosis.headline
         assert diagnosis.headline.name == "portal_unreachable"

@@ -46,8 +46,8 @@ def test_a_reservation_says_who_is_refused_and_what_is_served() -> None:
     finding = found(diagnosis, "reservation_conflict")
     assert finding
     assert finding.text == (
-        "Session 0: 2 of 4 WRITE commands to LUN 0, from 1.51 s to 2.51 s, ended in RESERVATION CONFLICT. In the "
-        "meantime the target served 1 READ command on this LUN. The capture does not show who holds the reservation."
+        "Session 0: 2 of 4 WRITE commands to LUN 0, from 1.51 s to 2.51 s, ended in RESERVATION CONFLICT. Meanwhile "
+        "the target served 1 READ command on this LUN. The capture does not show who holds the reservation."
     )
     assert (finding.severity, finding.is_final, finding.luns) == ("error", True, (0,))
     assert finding.spans == ((at(1.5), at(2.51)),)
@@ -112,7 +112,7 @@ def test_a_busy_target(status: int, words: str) -> None:
     assert finding
     assert finding.text == (
         f"Session 0: 10 of 40 READ commands to LUN 0, from 1.00 s to 1.18 s, ended in {words}. The queue depth was 33 "
-        "to 40. All succeeded when they were retried."
+        "to 40. All succeeded on retry."
     )
     # from each command to the status of its retry
     assert finding.cost_ns == 10 * 15 * MS
@@ -144,8 +144,8 @@ def test_a_lock_that_another_host_took() -> None:
     finding = found(diagnosis, "ats_miscompare")
     assert finding
     assert finding.text == (
-        "Session 0: the only COMPARE AND WRITE command to LUN 0, at 1.01 s, at LBA 100, ended in MISCOMPARE. It was "
-        "not followed by a success within 5.0 s."
+        "Session 0: the only COMPARE AND WRITE command to LUN 0, at 1.01 s, at LBA 100, ended in MISCOMPARE. No retry "
+        "succeeded within 5.0 s."
     )
     assert diagnosis.headline
     assert diagnosis.headline.name == "ats_miscompare"
@@ -168,7 +168,7 @@ def test_a_heartbeat_whose_first_try_had_no_status() -> None:
     finding = found(told.diagnosis(), "ats_miscompare")
     assert finding
     assert finding.is_final
-    assert "the target may have run it, so that its retry found the new data" in finding.text
+    assert "The target may have run it, so the retry found the new data" in finding.text
 
 
 @pytest.mark.parametrize("tap", ["initiator", "target"])

@@ -57,7 +57,7 @@ def test_two_hosts_in_turn() -> None:
     assert finding
     assert finding.text.startswith(
         "10.0.0.1 and 10.0.0.9 log in with the same InitiatorName iqn.i and ISID 80: 3 times from 3.01 s to 9.01 s "
-        "a login ended the session of the other one, which was healthy."
+        "a login of one ended the healthy session of the other."
     )
     assert (finding.severity, finding.sessions) == ("error", (0, 1, 2, 3))
     assert finding.points_to == "10.0.0.1 and 10.0.0.9"
@@ -135,7 +135,7 @@ def test_one_side_of_it_is_a_suspicion() -> None:
     assert finding.severity == "warning"
     assert finding.points_to == "a second initiator of this name, which the capture does not show"
     assert finding.text.startswith("A second host may use the InitiatorName iqn.i and ISID 80 of sessions 0 to 2")
-    assert "The capture cannot tell" in finding.text
+    assert "This capture shows only one host" in finding.text
     assert diagnosis.headline
     assert diagnosis.headline.name == "duplicate_initiator"
 

@@ -79,7 +79,7 @@ def test_reads_that_had_to_wait_are_counted() -> None:
     story.task(("target_service", 0), **held)
     found = story.found("slow_operation")
     assert found
-    assert found.text.endswith(", and 1 that came in the meantime took up to 595.0 ms.")
+    assert found.text.endswith(", but 1 issued meanwhile took up to 595.0 ms.")
 
 
 def test_a_refused_unmap_is_not_slow() -> None:

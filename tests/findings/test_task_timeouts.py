@@ -53,9 +53,9 @@ def test_the_command_its_abort_and_the_end_are_one_story() -> None:
     finding = found(diagnosis)
     assert finding
     assert finding.text == (
-        "Session 0: 1 READ command to LUN 0 had no answer for 5.2 s, from 0.10 s on. The "
-        "initiator sent ABORT TASK at 5.10 s (function complete, 200.0 ms later). I/O resumed at 6.00 s. TCP "
-        "retransmitted too little for a fault of the path: this points to the target, or the storage behind LUN 0."
+        "Session 0: 1 READ command to LUN 0 had no answer for 5.2 s, from 0.10 s on. The initiator sent ABORT TASK at "
+        "5.10 s (function complete, 200.0 ms later). I/O resumed at 6.00 s. TCP retransmitted too little for a path "
+        "fault: this points to the target, or the storage behind LUN 0."
     )
     assert finding.spans == ((at(0.1), at(6.0)),)
     assert finding.cost_ns == 5.9 * SECOND
@@ -105,10 +105,10 @@ def test_every_step_is_named_and_a_new_login_belongs_to_it() -> None:
     finding = found(diagnosis)
     assert finding
     assert finding.text == (
-        "Sessions 0 and 1: 1 READ command to LUN 0 had no answer for 12.0 s, from 0.10 s on. The "
-        "initiator sent ABORT TASK at 5.10 s (no response), then LOGICAL UNIT RESET at 8.10 s (no response). The "
-        "initiator closed the connection at 12.10 s. It logged in again at 14.01 s. I/O resumed at 15.20 s. TCP "
-        "retransmitted too little for a fault of the path: this points to the target, or the storage behind LUN 0."
+        "Sessions 0 and 1: 1 READ command to LUN 0 had no answer for 12.0 s, from 0.10 s on. The initiator sent ABORT "
+        "TASK at 5.10 s (no response), then LOGICAL UNIT RESET at 8.10 s (no response). The initiator closed the "
+        "connection at 12.10 s. It logged in again at 14.01 s. I/O resumed at 15.20 s. TCP retransmitted too little "
+        "for a path fault: this points to the target, or the storage behind LUN 0."
     )
     assert finding.cost_ns == pytest.approx(15.1 * SECOND)
     assert [found(diagnosis, name) for name in ("io_outage", "connection_lost", "task_aborts")] == [None, None, None]
@@ -128,8 +128,8 @@ def test_a_volume_on_which_others_progress_is_not_out() -> None:
     assert finding.cost_ns == pytest.approx(5.1 * SECOND)
     # reads that ended after 1.1 s, a second after the stuck one was sent, and before 5.2 s: at 1.2, 1.3, ... 5.1 s
     assert finding.text.endswith(
-        "In the meantime the target answered 1 NOP-Out and 40 commands to other LUNs: this points to the storage "
-        "behind LUN 0."
+        "Meanwhile the target answered 1 NOP-Out and 40 commands to other LUNs: this points to the storage behind LUN "
+        "0."
     )
 
 

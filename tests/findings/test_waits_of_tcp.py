@@ -49,7 +49,7 @@ def waiting_for_acks(apart: int, others: int, **columns: Any) -> Finding:
 
 def test_most_of_the_wait_decides_whether_statuses_or_data_were_held() -> None:
     assert waiting_for_acks(5, 4).text == (
-        "TCP held back the status of 5 reads for the ACK of the data before it, typically for 40.0 ms."
+        "TCP held back the status of 5 reads until the data before it was acknowledged, typically for 40.0 ms."
     )
     text = "commands waited while TCP held data back until an ACK arrived, typically for 40.0 ms."
     assert waiting_for_acks(4, 4).text == f"8 {text}"
@@ -78,12 +78,12 @@ def test_delayed_acks_in_recoveries() -> None:
     # the ACK that was held back longest, and the recoveries that waited
     assert found.frames == (40, 41, 50, 51, 77)
     assert found.text == (
-        "The initiator held back 3 ACKs for 120.0 ms in total, while the target recovered from a loss or started "
-        "slowly and had one segment in flight."
+        "The initiator delayed 3 ACKs for 120.0 ms in total, while the target had one segment in flight, in loss "
+        "recovery or slow start."
     )
     other = delayed(120, to_target=True)
     assert other
-    assert other.text.startswith("The target held back 3 ACKs for 120.0 ms in total, while the initiator recovered")
+    assert other.text.startswith("The target delayed 3 ACKs for 120.0 ms in total, while the initiator had one")
     assert delayed(10)
     assert delayed(9.9) is None
 
@@ -136,8 +136,8 @@ def test_a_zero_window_is_another_problem() -> None:
     found = held("receive_window").add("senders", **unscaled).found("receive_window_small")
     assert found
     assert found.text == (
-        "The initiator's TCP receive window was full for 300.0 ms. Its scale was not captured, but the target stopped "
-        "at 64 KiB again and again."
+        "The initiator's TCP receive window was full for 300.0 ms. Its scale was not captured, but the target "
+        "repeatedly stopped at 64 KiB."
     )
 
 
@@ -187,7 +187,7 @@ def test_losses_and_their_recovery_time() -> None:
     # the longest recovery took 30 ms, of which I/O waited for 12 at most
     assert found.text == (
         "I/O waited 12.0 ms for retransmissions, at most 12.0 ms at a time. Packets to the initiator were lost 3 times "
-        "(0.6 % of the packets were retransmitted), once noticed only by a retransmission time-out."
+        "(0.6 % of the packets were retransmitted). TCP noticed 1 of these losses only by a retransmission time-out."
     )
     assert found.frames == (100, 101, 102, 200, 201, 202)
     assert names(story(0.009)) == set()
@@ -207,7 +207,7 @@ def test_a_loss_without_an_end_lasts_until_the_end_of_its_connection() -> None:
     assert found
     assert found.text == (
         "I/O waited 300.0 ms for retransmissions, at most 7.0 ms at a time. Packets to the initiator were lost once "
-        "(0 % of the packets were retransmitted), once noticed only by a retransmission time-out."
+        "(0 % of the packets were retransmitted). TCP noticed 1 of these losses only by a retransmission time-out."
     )
 
 

@@ -155,7 +155,7 @@ def test_the_best_model_is_the_one_with_the_least_median_error() -> None:
 def test_a_model_that_is_worse_by_chance_may_be_the_best() -> None:
     scattered = candidates((0.1, 0.1, 0.1, 0.1), (0.0, 0.3, 0.05, 0.25), (0.4, 0.41, 0.42, 0.4))
     assert names(scattered) == "ab"
-    assert "These parts cannot tell it from b." in tables.section_of_rivals(scattered).lines[0]
+    assert "These parts cannot tell it apart from b." in tables.section_of_rivals(scattered).lines[0]
     # two parts tell nothing apart
     assert names(candidates((0.5, 0.5), (0.1, 0.1))) == "ba"
 

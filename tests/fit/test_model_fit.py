@@ -251,7 +251,7 @@ def test_window_waits_beyond_its_size_are_attributed_to_the_hosts() -> None:
     made = point(4, k=2, window_bytes=1 << 20)
     found = fit([replace(made, period_ns=made.period_ns + 6 * MS, seen=replace(made.seen, stall_ns=6 * MS))])
     assert found.s_ns.value == pytest.approx(6.3 * MS, rel=0.001)
-    assert any(line.startswith("windows: each cycle of 4 ms waits 6.0 ms longer") for line in found.undetermined)
+    assert any(line.startswith("windows: 6.0 ms per command of 4 ms are not explained") for line in found.undetermined)
 
 
 def test_with_points_that_scatter_too_much_k_comes_from_the_packets() -> None:

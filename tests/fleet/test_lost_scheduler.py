@@ -93,7 +93,7 @@ def test_a_killed_scheduler_is_one_line_and_the_same_command_goes_on_with_anothe
     schedulers[0].scheduler.kill()
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (2, "")
-    assert err.startswith(f"iscsitrace: the scheduler {schedulers[0].address} is lost; the same command goes on where")
+    assert err.startswith(f"iscsitrace: the scheduler {schedulers[0].address} is lost; run the same command again")
     assert err.count("\n") == 1
     assert 3 <= generation(tmp_path, "a") < PIECES
     # the workers of the lost scheduler live on: what one of them still reads must not reach the dataset twice

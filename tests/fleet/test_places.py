@@ -68,7 +68,7 @@ def test_the_rings_of_what_is_named_are_taps(tmp_path: Path) -> None:
     files = [str(path) for path in sorted(one.glob("eth0_*"))]
     assert taps_of(files) == [Tap("eth0", tuple(files))]
     assert taps_of([f"a={one}", f"a={two}"]) == [Tap("a", (str(one), str(two)))]
-    with pytest.raises(InputInvalid, match="two sources are called eth0"):
+    with pytest.raises(InputInvalid, match="two sources have the name eth0"):
         taps_of([str(one / "eth0_00001_20231029025959.pcapng"), str(two / "eth0_00001_20231029025959.pcapng")])
     with pytest.raises(InputInvalid, match="No such file"):
         taps_of([str(tmp_path / "missing")])

@@ -278,5 +278,5 @@ def test_each_format_has_the_same_rows_and_an_error_is_one_line(dataset: Path) -
     assert '"p99_ns": ' in printed("top", str(dataset), "--json")
     wrong = CliRunner().invoke(main, ["fleet", "sql", str(dataset), "SELECT\nnothing"])
     assert (wrong.exit_code, wrong.stderr.count("\n")) == (2, 1)
-    with pytest.raises(InputInvalid, match="is no dataset"):
+    with pytest.raises(InputInvalid, match="is not a dataset"):
         Database(dataset / "cycles")

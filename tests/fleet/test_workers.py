@@ -77,7 +77,7 @@ def test_workers_that_cannot_start_end_the_run_with_one_line(tmp_path: Path, mon
     rings.cut(tmp_path / "ring", packets, [])
     monkeypatch.setattr(sys, "executable", "/bin/false")
     monkeypatch.setattr(local_pool, "_ALONE_S", 1)
-    with pytest.raises(InputInvalid, match="no worker runs any more; the same command goes on where this one ended"):
+    with pytest.raises(InputInvalid, match="no worker runs any more; run the same command again to continue"):
         run(tmp_path / "data", [Tap("a", (str(tmp_path / "ring"),))])
 
 

@@ -132,7 +132,7 @@ def test_the_slowest_command_may_have_no_status() -> None:
     assert slowest(*commands([3, 4]), inquiry) == 1
     assert slowest(inquiry) == 7
     missing = commands([None])[0] | {"has_capture_gap": True}
-    with pytest.raises(InputInvalid, match="the latency of no SCSI command of the view is known"):
+    with pytest.raises(InputInvalid, match="no SCSI command of the view has a known latency"):
         slowest(missing)
 
 

@@ -93,5 +93,5 @@ def test_synchronised_clocks_leave_nothing_open() -> None:
 @pytest.mark.parametrize("kind", ["legs", "path"])
 def test_a_single_tap_has_nothing_to_draw(kind: str) -> None:
     one = read(FOLDER / "capture.pcap.gz", tables=load(kind).tables)
-    with pytest.raises(InputInvalid, match="two taps or more"):
+    with pytest.raises(InputInvalid, match="two or more captures"):
         load(kind).drawing(one, Zoom(), 0, Detail())

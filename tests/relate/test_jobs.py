@@ -317,7 +317,7 @@ def test_the_finding_reports_the_cause(runs: Runs) -> None:
     findings = [each for each in diagnosis.sessions[0].findings if each.name == "uneven_connections"]
     assert [finding.severity for finding in findings] == ["info"]
     text = findings[0].text
-    assert "4 streams of one job, Jain's fairness index 0.7" in text
+    assert "4 connections worked in parallel (Jain's fairness index 0.7" in text
     assert "is slowest because a loss in slow start left its congestion window small" in text
     assert diagnosis.jobs[0].slowest.cause
     assert diagnosis.jobs[0].slowest.cause.frame in findings[0].frames
@@ -339,7 +339,7 @@ def test_the_table_and_the_document(runs: Runs) -> None:
     assert [each["connection"] for each in job["streams"]] == [row["connection"] for row in rows]
     assert job["jain"] == pytest.approx(found(run).jain)
     text = run_of("diagnose", run.capture())
-    assert f"Parallel streams of one job: Jain's fairness index {found(run).jain:.3f}" in text
+    assert f"Parallel connections: Jain's fairness index {found(run).jain:.3f}" in text
     assert text.count("slow_start_exit") == 2
 
 
@@ -352,7 +352,7 @@ def test_the_plot_names_causes_and_the_index(runs: Runs, tmp_path: Path) -> None
     run = runs(RUNS["slow start"])
     run_of("plot", "streams", "-o", tmp_path / "streams.svg", run.capture())
     said = texts((tmp_path / "streams.svg").read_text())
-    assert f"4 streams of one job, Jain's fairness index {found(run).jain:.3f}" in " ".join(said).replace("&#39;", "'")
+    assert f"4 in parallel, Jain's fairness index {found(run).jain:.3f}" in " ".join(said).replace("&#39;", "'")
     assert sum("(slow: loss in slow start)" in each for each in said) == 2
     assert any("slow start exit" in each for each in said)
 
@@ -365,4 +365,4 @@ def test_the_report_draws_the_streams_of_all_sessions(runs: Runs, name: str, pic
     pictures = figures.wanted(trace, job.runs[0].session or 0, [job])
     ((kind, zoom),) = ((kind, zoom) for each, kind, zoom in pictures if each == picture)
     drawing = kinds.load(kind).drawing(trace, zoom, job.first_ns, Detail(limit=2_000, columns=500))
-    assert f"{len(job.streams)} streams of one job" in drawing.title
+    assert f"{len(job.streams)} in parallel" in drawing.title

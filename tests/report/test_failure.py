@@ -65,7 +65,7 @@ def test_when_what_it_cost_what_it_hit_and_whose_side() -> None:
     assert found == {
         "When": ("2.50 s to 3.60 s", "from 1970-01-01 00:00:07.500 UTC"),
         "Time lost": ("1.1 s", "25 % of the I/O time"),
-        "Hit": ("sessions 0 and 1", "LUNs 0 and 2"),
+        "Affected": ("sessions 0 and 1", "LUNs 0 and 2"),
         "In flight meanwhile": ("2 READ and 1 WRITE commands", "up to 2.0 s each, 1 without a status"),
         "Points to": ("the path", ""),
     }
@@ -84,7 +84,7 @@ def test_an_instant_and_several_times(spans: tuple[Span, ...], shown: str) -> No
 
 def test_what_is_not_known_is_not_said() -> None:
     found = facts(finding("gone"), 1)
-    assert found == {"Hit": ("session 1", ""), "Points to": ("cannot tell from these packets", "")}
+    assert found == {"Affected": ("session 1", ""), "Points to": ("cannot tell from these packets", "")}
     # where others waited, one of less than a second did not
     around = ((START + 2_500 * MS, START + 3_600 * MS),)
     counts = [len(failure.in_flight(trace(length_ns), (0, 1), around)) for length_ns in (SECOND - 1, SECOND)]
@@ -99,7 +99,7 @@ def test_what_is_not_known_is_not_said() -> None:
 
 
 def test_many_sessions_are_counted() -> None:
-    assert facts(finding("gone"), *range(7))["Hit"] == ("7 sessions", "")
+    assert facts(finding("gone"), *range(7))["Affected"] == ("7 sessions", "")
 
 
 def test_a_story_has_the_findings_and_the_time_of_its_sessions_each_problem_once() -> None:

@@ -144,7 +144,7 @@ def test_the_headline_is_that_of_the_diagnosis_and_comes_first(wan: FilePath, pa
     verdict = parsed.one("p", class_="verdict").words
     assert opinion.headline.text.startswith(verdict)
     # reads one at a time at an RTT of 16 ms, on a line of 1 Gbit/s
-    assert verdict.startswith("Session 0 is limited by the distance. ")
+    assert verdict.startswith("Session 0 is limited by network latency. ")
     assert "A round trip takes 16.0 ms." in verdict
     headings = [each.words for each in parsed.elements if each.tag in ("h1", "h2", "h3")]
     assert headings[:3] == ["wan.pcapng", "What limits session 0", "What to change"]
@@ -375,7 +375,7 @@ def test_nothing_is_overwritten_without_force(wan: FilePath, tmp_path: FilePath)
     assert report("-o", file, wan) == (2, "", f"iscsitrace: {file} exists; nothing was written (--force overwrites)\n")
     assert file.read_text() == "mine"
     code, said, _ = report("--no-plots", "--force", "-o", file, wan)
-    assert (code, said.startswith(f"{file}: Session 0 is limited by the distance. ")) == (0, True)
+    assert (code, said.startswith(f"{file}: Session 0 is limited by network latency. ")) == (0, True)
     assert file.read_text().startswith("<!DOCTYPE html>")
     assert [each.name for each in tmp_path.iterdir()] == ["a.html"]
 
@@ -384,7 +384,7 @@ def test_markdown_goes_to_standard_output(wan: FilePath) -> None:
     code, text, _ = report("--format", "md", "-o", "-", wan)
     assert code == 0
     assert text.startswith("# wan.pcapng\n")
-    assert "## What limits session 0\n\n**Session 0 is limited by the distance. " in text
+    assert "## What limits session 0\n\n**Session 0 is limited by network latency. " in text
 
 
 def test_the_default_name_is_that_of_the_capture(

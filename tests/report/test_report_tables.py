@@ -181,7 +181,7 @@ def test_the_facts(mixed: tuple[Path, Tables]) -> None:
     assert facts["RTT"].startswith("5.0 ms")
     cycles = [row for row in json_of("cycles", capture)["cycles"] if row["session"] == lead["session"]]
     moving = [row for row in cycles if row["operation"] in ("read", "write")]
-    assert facts["Workload"].startswith("64 KiB blocks")
+    assert facts["Workload"].startswith("64 KiB I/Os")
     assert f"queue depth 4, {len(moving)} commands" in facts["Workload"]
     ordered = sorted(row["latency_ns"] for row in moving)
     p50, p95, most = (f"{(nearest(ordered, percent) or 0) / 1e6:.1f} ms" for percent in (50, 95, 100))

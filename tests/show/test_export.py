@@ -57,7 +57,7 @@ def test_nothing_is_overwritten_and_no_partial_export_is_left(tmp_path: Path) ->
 def test_a_folder_in_place_of_a_file_is_reported_before_writing(tmp_path: Path) -> None:
     (tmp_path / "sessions.csv").mkdir()
     (tmp_path / "connections.csv").write_text("mine")
-    with pytest.raises(InputInvalid, match=r"sessions\.csv exists and is no file; nothing was written"):
+    with pytest.raises(InputInvalid, match=r"sessions\.csv exists and is not a file; nothing was written"):
         export(trace(), tmp_path, tables=["connections", "sessions"], force=True)
     assert (tmp_path / "connections.csv").read_text() == "mine"
 

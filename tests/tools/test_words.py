@@ -15,6 +15,8 @@ from tools.words import found_in
         ("# what took the time was sent\n# again and again", 1, "was sent again"),
         ('text = (\n    f"the initiator gave tasks "\n    f"up"\n)', 2, "gave tasks up"),
         ("Keys In Force", 1, "Keys In Force"),
+        ("clock: 0.2 ms, known to +- 8 ms", 1, "known to +-"),
+        ("2 connects were refused", 1, "2 connects"),
     ],
 )
 def test_a_phrase_is_found(text: str, line: int, phrase: str) -> None:

@@ -171,7 +171,7 @@ def test_certificates_of_clients(serve: Serve, certificates: Path) -> None:
         ("tls_server_config: {cert_file: none.pem}", "key_file"),
         ("tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequireAndVerifyClientCert}", "client_ca"),
         ("http_server_config: {http2: true}", "http_server_config"),
-        ("basic_auth_users: {alice: open sesame}", "no bcrypt hash"),
+        ("basic_auth_users: {alice: open sesame}", "not a bcrypt hash"),
         ("basic_auth_users: [", "web.yml"),
         ("basic_auth_users: {alice: 7}", "basic_auth_users"),
     ],

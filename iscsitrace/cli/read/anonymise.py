@@ -24,15 +24,16 @@ from iscsitrace.show.terminal import show, show_json
     "--key-file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="The key of the replacements, made if the file is missing: captures with one key have the same names. Who has "
-    "it can recognise names, so do not hand it on. Default: a random key that is not stored.",
+    help="The key of the replacements, created if the file is missing. Captures with the same key have the same names. "
+    "Keep this key secret: it can reverse the renaming. Default: a random key that is not stored.",
 )
 @click.option("--keep-models", "keeps_models", is_flag=True, help="Keep vendor, product and revision of logical units.")
 @click.option(
     "--drop-others",
     "drops_others",
     is_flag=True,
-    help="Leave out packets of no iSCSI connection, whose headers stay otherwise. Frame numbers change then.",
+    help="Leave out packets that belong to no iSCSI connection (default: keep their headers). This changes frame "
+    "numbers.",
 )
 @as_json
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")

@@ -54,7 +54,8 @@ class FindingName(Quantity):
     multiple=True,
     type=FindingName(_ANY),
     metavar="FINDING",
-    help="Exit with 1 when this is found (any: when the verdict is problem; explain NAME tells of one); repeatable.",
+    help="Exit with 1 if this finding is present (any: if the verdict is problem); iscsitrace explain NAME describes "
+    "it; repeatable.",
 )
 @click.option(
     "--top",

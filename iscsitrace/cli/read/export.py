@@ -48,7 +48,7 @@ from iscsitrace.errors import InputInvalid
     "--csv-safe",
     "is_neutral",
     is_flag=True,
-    help="csv: text of captures controls no terminal and is no formula of a spreadsheet.",
+    help="csv: escape control characters and formulas.",
 )
 @click.option("--packets", "has_packets", is_flag=True, help="perfetto: with every TCP packet.")
 @click.option("--force", is_flag=True, help="Overwrite files that exist.")

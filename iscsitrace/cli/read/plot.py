@@ -94,14 +94,13 @@ class PlotCommand(SectionedCommand):
     "--top",
     type=click.IntRange(1, _TOP_MAX),
     metavar="COUNT",
-    help="Connections (streams, rtt), or sessions and connections (budget), drawn each for itself, the worst first. "
+    help="Connections (streams, rtt), or sessions and connections (budget), drawn one by one, the worst first. "
     f"Default: {_TOP_MAX}, the most.",
 )
 @click.option(
     "--by",
     type=click.Choice(_BY),
-    help="What commands are told apart by (latency, budget). Default: operation (latency), session and connection "
-    "(budget).",
+    help="How commands are grouped (latency, budget). Default: operation (latency), session and connection (budget).",
 )
 @click.option("--width", "width_in", type=_SIDE_IN, metavar="INCHES", help="Width of the picture. Default: 11.")
 @click.option(

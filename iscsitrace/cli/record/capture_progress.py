@@ -73,8 +73,8 @@ class CaptureCaller:
         if kind == "dropped":
             # printed with -q, too: packets are lost
             self.say(
-                f"{event['interface']}: {event['count']} packets dropped, {event['total']} in all "
-                "(try a larger buffer: -B, fewer packets: -f, or fewer bytes of each: -s)"
+                f"{event['interface']}: {event['count']} packets dropped, {event['total']} in total (try a larger "
+                "buffer: -B, fewer packets: -f, or fewer bytes of each: -s)"
             )
         elif kind == "warning":
             self.say(event["text"])

@@ -121,7 +121,8 @@ def command(
         endpoint = parse_endpoint(address)
         if endpoint and not endpoint[0].is_loopback:
             click.echo(
-                f"iscsitrace: {address} is no loopback address: any host that reaches it can read and write", err=True
+                f"iscsitrace: {address} is not a loopback address: any host that reaches it can read and write",
+                err=True,
             )
     name = portal["targets"][0]["target_name"]
 

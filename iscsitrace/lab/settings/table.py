@@ -156,7 +156,7 @@ _WORKLOAD: Rows = {
         default="1",
     ),
     "connection-depth": Setting(count(1, 65_536)),
-    "bytes": Setting(SIZE, Part.WORKLOAD, "total_bytes", "Bytes to transfer in all."),
+    "bytes": Setting(SIZE, Part.WORKLOAD, "total_bytes", "Bytes to transfer in total."),
     "calls": Setting(kinds.COUNT),
     "seconds": Setting(kinds.SECONDS, help="Duration of the workload."),
     "access": Setting(

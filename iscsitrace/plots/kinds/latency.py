@@ -276,7 +276,7 @@ def notes(latency: Latency) -> list[str]:
             "operation, I/O size and LUN; the longest are named by the number of the command"
         )
     if latency.unsure_count:
-        found.append(f"{count(latency.unsure_count, 'command')} of unsure latency: not drawn")
+        found.append(f"{count(latency.unsure_count, 'command')} of uncertain latency: not drawn")
     return found
 
 

@@ -456,8 +456,8 @@ def notes(streams: Streams) -> list[str]:
     job = streams.job
     if job is not None:
         found.append(
-            f"vertical lines mark the end of a stream: the last one ended {duration(job.first_to_last_ns)} after the "
-            f"first and ran alone for {percent(job.alone_share)} of the job"
+            "vertical lines mark the end of a connection's work: the last one finished "
+            f"{duration(job.first_to_last_ns)} after the first and ran alone for {percent(job.alone_share)} of the time"
         )
     return found
 
@@ -468,7 +468,7 @@ def title(streams: Streams) -> str:
     compared = f"{names}, data to the {'target' if streams.view.to_target else 'initiator'}"
     if streams.job is None:
         return compared
-    return f"{compared}: {len(streams.job.streams)} streams of one job, Jain's fairness index {streams.job.jain:.3f}"
+    return f"{compared}: {len(streams.job.streams)} in parallel, Jain's fairness index {streams.job.jain:.3f}"
 
 
 def prepare(trace: Trace, seen: View, detail: Detail) -> Streams:

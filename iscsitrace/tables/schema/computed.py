@@ -126,7 +126,8 @@ TAPS: Final = Declaration(
         column("tap_a", "str", "name of the tap nearer to the initiator"),
         column("tap_b", "str", "name of the tap nearer to the target"),
         column("commands", "uint32", "commands that both captures have", "commands"),
-        column("clock_offset_ns", "int64", "clock of b less clock of a, where it is known best", "ns", source="method 14"),
+        column("clock_offset_ns", "int64", "clock of b minus clock of a, where it is known "
+        "best", "ns", source="method 14"),
         column("clock_offset_low_ns", "int64", "least offset that the captures allow at that time", "ns", source="method 14"),
         column("clock_offset_high_ns", "int64", "greatest offset that they allow", "ns", source="method 14"),
         column("clock_time_ns", "int64", "that time, on the clock of a", "ns"),
