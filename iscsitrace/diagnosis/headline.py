@@ -197,8 +197,9 @@ def choose(
         limits = [each for each in findings if each.rank == "limit" and each.leads]
         beside = next((each for each in limits if not each.problem.explains), None)
         cause = _cause(time, limiter, findings)
-        if beside and (beside.share or 0.0) >= MOST and not facts.once(timeouts)[number]:
-            # before a queue that takes most of each round trip, losses and small windows are its consequences
+        full = beside or (cause if cause in limits and limiter == "transfer" else None)
+        if full and (full.share or 0.0) >= MOST and not facts.once(timeouts)[number]:
+            # before a full line, or a queue that takes most of each round trip, losses and small windows follow from it
             wrong = [finding for finding in wrong if finding.problem not in (LOSS, CONGESTION_WINDOW_SMALL)]
         lead = _cause(time, limiter, wrong) or next(iter(wrong), beside or (cause if cause in limits else None))
     if lead:

@@ -73,20 +73,20 @@ def _paced(subject: Session) -> Line | None:
         return None
     loaded = next(subject.facts.table("senders").select(slice(row, row + 1)).rows())
     queue_ns = loaded["rtt_load_median_ns"] - subject.path_ns
-    if queue_ns < max(GROWN_NS, subject.path_ns):
+    if queue_ns < max(GROWN_NS, QUEUE_PART * subject.path_ns):
         return None
     rate = round(_sent(subject) * 1e9 / subject.part_ns("transfer"))
     return Line(None, rate, None, None, None, 0, queue_ns)
 
 
 def _sent(subject: Session) -> int:
-    """The bytes of the busier direction."""
-    sent = (sum(row[f"stream_bytes_{way}"] for row in subject.connections) for way in ("to_target", "to_initiator"))
-    return int(max(sent))
+    """The bytes of both directions: of reads and writes in turn each has the line for a part of the time."""
+    ways = ("to_target", "to_initiator")
+    return sum(row[f"stream_bytes_{way}"] for row in subject.connections for way in ways)
 
 
 def _used(subject: Session, found: Line) -> float:
-    """How much of what the line carries in the I/O time the session sent in its busier direction."""
+    """How much of what the line carries in the I/O time the session sent."""
     return float(_sent(subject) / (found.bytes_per_s * subject.jobs_ns / 1e9))
 
 

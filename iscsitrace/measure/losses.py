@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,20 @@ def _is_loss(recoveries: Table) -> NDArray[Any]:
     return np.asarray(is_needed & ~known(recoveries, "ack_loss"))
 
 
+TIMEOUT_NS: Final = 200_000_000
+"""Least retransmission time-out of Linux (RFC 6298 says 1 s)."""
+
+
 def timeouts(facts: Facts) -> NDArray[Any]:
-    """The retransmission time-outs of each subject that losses of data caused."""
+    """The recoveries of each subject in which data was lost, and a retransmission time-out passed without an answer."""
     return facts.count("recoveries", _is_timeout)
 
 
 def _is_timeout(recoveries: Table) -> NDArray[Any]:
-    return np.asarray(_is_loss(recoveries) & (recoveries["cause"] == "timeout"))
+    """Also one that began with a tail loss probe, if that was not answered either: the time-out follows it."""
+    took_ns = recoveries.raw("time_last_ns") - recoveries.raw("time_first_ns")
+    is_unanswered = (recoveries["cause"] == "tail_probe") & (took_ns >= TIMEOUT_NS)
+    return np.asarray(_is_loss(recoveries) & ((recoveries["cause"] == "timeout") | is_unanswered))
 
 
 def ack_losses(recoveries: Table) -> Table:

@@ -95,6 +95,16 @@ def test_a_line_that_could_carry_more_than_was_sent_is_not_full() -> None:
     assert "line_saturated" not in names(story(*BUSY, line_bytes_per_s=1_260_000))
 
 
+def test_reads_and_writes_in_turn_fill_a_line_together() -> None:
+    def both_ways(rate: int) -> Story:
+        made = story(*BUSY, line_bytes_per_s=rate)
+        made.rows["connections"][0] |= {"stream_bytes_to_target": 500_000, "stream_bytes_to_initiator": 500_000}
+        return made
+
+    assert "line_saturated" in names(both_ways(1_250_000))
+    assert "line_saturated" not in names(both_ways(1_260_000))
+
+
 @pytest.mark.parametrize(
     ("wire", "words"),
     [
@@ -157,3 +167,34 @@ def test_a_full_line_whose_rate_no_queue_shows_apart_needs_a_longer_round_trip()
     # a target that takes the same time for each command looks like a line, but no queue grows
     flat = LOADED | {"rtt_load_median_ns": 17 * MS}
     assert "line_saturated" not in names(story(*BUSY, **unknown, **flat))
+
+
+LOSING = (("transfer", 80 * MS), ("loss_recovery", 10 * MS), ("propagation", 10 * MS))
+LOST = {"to_target": False, "retransmitted_packets": 2, "spurious_packets": 1}
+
+
+@pytest.mark.parametrize(
+    ("cause", "took_ms", "name"),
+    [
+        # what a full queue drops, ACKs of the rest report
+        ("fast", 400, "line_saturated"),
+        # the last packets were dropped, and the probe for them was answered
+        ("tail_probe", 199, "line_saturated"),
+        # nothing was answered until a timer fired: no queue is as long
+        ("tail_probe", 200, "loss"),
+        ("timeout", 20, "loss"),
+    ],
+)
+def test_losses_lead_before_a_full_line_where_a_time_out_passed_without_an_answer(
+    cause: str, took_ms: int, name: str
+) -> None:
+    made = story(*LOSING, **LOADED)
+    made.add("recoveries", cause=cause, time_first_ns=40 * MS, time_last_ns=(40 + took_ms) * MS, **LOST)
+    assert "loss" in names(made)
+    assert made.opinion().headline.name == name
+
+
+@pytest.mark.parametrize(("loaded_ns", "is_found"), [(24 * MS, True), (23.9 * MS, False)])
+def test_a_line_without_a_rate_is_full_where_the_rtt_grows_by_half(loaded_ns: float, is_found: bool) -> None:
+    made = story(*BUSY, line=None, line_bytes_per_s=None, rtt_load_median_ns=round(loaded_ns), rtt_load_count=900)
+    assert ("line_saturated" in names(made)) == is_found
