@@ -28,8 +28,7 @@ from iscsitrace.fit.gain import Change
 from iscsitrace.fit.situation import Situation
 from iscsitrace.measure import all_waits, by_subject
 from iscsitrace.measure.all_waits import WaitsOfAll
-from iscsitrace.measure.data_commands import is_whole_transfer
-from iscsitrace.measure.facts import Facts, rtt_ns, transfers
+from iscsitrace.measure.facts import Facts, rtt_ns, workloads
 from iscsitrace.measure.session import Session, frames_in
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.tables.nulls import known
@@ -44,6 +43,10 @@ Array = NDArray[Any]
 HEALTHY_NS: Final = 10 * MILLISECOND_NS
 """Service time below which storage is healthy, also where it is the limiter: service levels promise 10 ms or less for
 reads and writes, a disk needs about that long, and hypervisors warn above it."""
+
+BUSY_NS: Final = MILLISECOND_NS
+"""What a command adds to the wait for a target with many in flight: one that serves a thousand a second is no disk that
+is slow, but storage at work."""
 
 
 def has_commands(facts: Facts) -> Array:
@@ -65,41 +68,26 @@ def _served_slowly(facts: Facts) -> Found:
 
 
 def _is_slow(facts: Facts, found: WaitsOfAll, which: Array) -> Array:
-    """Whether half of the time passed in stalls of HEALTHY_NS or more, and not by chance; or no command was faster: of
-    these sessions.
+    """Whether half of the time passed in stalls of HEALTHY_NS or more, and not by chance; or commands in flight at once
+    take that long on average: of these sessions.
 
-    At a queue depth above 1 the latency alone cannot tell: a healthy target has a queue. In a stall it serves nothing.
+    Each of several takes as many times what it adds to the wait as there are. A target that adds less than BUSY_NS a
+    command is busy, and not slow: a healthy one has a queue, too.
     """
     count = len(facts)
     is_long = found.lengths >= HEALTHY_NS
     long_ns = facts.sums(found.place[is_long], found.lengths[is_long])
     is_many = (np.bincount(found.place[is_long], minlength=count) >= MIN_TASKS) | (long_ns >= LEAST_COST_NS)
     # the shorter stalls are less than half of the time
-    is_half = (long_ns > 0) & (2 * (found.sums_ns(facts) - long_ns) < found.sums_ns(facts))
-    is_stalled = is_half & is_many
-    has_fast = facts.count("cycles", _is_answered_fast) > 0
-    moved, places = facts.once(transfers)
-    is_open = (which & ~is_stalled & ~has_fast)[places]
-    if not is_open.any():
-        return is_stalled
-    moved, places = moved.select(is_open), places[is_open]
-    rtts_ns = np.maximum(rtt_ns(facts, "target"), 0)[places]
-    each_ns = (_service_ns(moved, word, rtts_ns) for word in ("write", "read"))
-    served_ns = np.where(moved.raw("is_write"), *each_ns)
-    is_fast = np.bincount(places[served_ns < HEALTHY_NS], minlength=count) > 0
-    is_never_fast = ~is_fast & (np.bincount(places, minlength=count) >= MIN_TASKS)
-    return np.asarray(is_stalled | is_never_fast)
-
-
-def _is_answered_fast(cycles: Table) -> Array:
-    """Which complete reads and writes have their status within HEALTHY_NS, and data and R2T before it: they were
-    served in less.
-    """
-    status = cycles.raw("status_ns")
-    is_fast = cycles.each(is_whole_transfer) & known(cycles, "status_ns")
-    is_fast &= status - cycles.raw("command_first_ns") < HEALTHY_NS
-    # null is the least time
-    return is_fast & (cycles.raw("data_last_ns") <= status) & (cycles.raw("r2t_first_ns") <= status)
+    total_ns = found.sums_ns(facts)
+    is_half = (long_ns > 0) & (2 * (total_ns - long_ns) < total_ns)
+    asked = facts.once(workloads)
+    each_ns = total_ns[asked.numbers] / np.maximum(asked.task_counts, 1)
+    takes_long = np.zeros(count, dtype=bool)
+    takes_long[asked.numbers] = (
+        (asked.queue_depths > 1) & (each_ns >= BUSY_NS) & (each_ns * asked.queue_depths >= HEALTHY_NS)
+    )
+    return np.asarray((is_half & is_many) | (takes_long & which))
 
 
 def _target(case: Case) -> Observation | None:
@@ -163,10 +151,11 @@ def _no_service(basis: Basis) -> Iterator[Change]:
 SLOW_TARGET: Final = Problem(
     name="slow_target",
     meaning="The target is slow: first data, R2T or status arrive later than the RTT explains.",
-    condition=f"Target service takes {WORTH}, in at least {MIN_TASKS} commands. A warning only from a service time of "
-    f"{wording.time(HEALTHY_NS)} on, which healthy storage stays below: half of the time passed in stalls of at least "
-    f"that ({MIN_TASKS} of them, or 1 s in total), or no command was served faster; or outliers cost enough (finding "
-    "latency_outliers).",
+    condition=f"Target service takes {WORTH}, in at least {MIN_TASKS} commands. A warning only from a service time "
+    f"of {wording.time(HEALTHY_NS)} on, which healthy storage stays below: half of the time passed in stalls of at "
+    f"least that ({MIN_TASKS} of them, or 1 s in total), or several commands in flight (median queue depth) take "
+    f"that long at the time that each adds to the wait, {wording.time(BUSY_NS)} or more; or outliers cost enough "
+    "(finding latency_outliers).",
     evidence="The three commands with the longest service time, from command to status. The share is the service time "
     "with every command in flight stalled.",
     example="The initiator waited 321.3 ms for the target in total, at most 5.0 ms at a time. The target typically "
