@@ -80,9 +80,11 @@ def _paced(subject: Session) -> Line | None:
 
 
 def _sent(subject: Session) -> int:
-    """The bytes of both directions: of reads and writes in turn each has the line for a part of the time."""
+    """The bytes of the busier direction; of both, where one command at a time has the line either way."""
     ways = ("to_target", "to_initiator")
-    return sum(row[f"stream_bytes_{way}"] for row in subject.connections for way in ways)
+    sent = [sum(row[f"stream_bytes_{way}"] for row in subject.connections) for way in ways]
+    is_in_turn = subject.workload is not None and subject.workload.queue_depth == 1
+    return int(sum(sent) if is_in_turn else max(sent))
 
 
 def _used(subject: Session, found: Line) -> float:
