@@ -209,7 +209,9 @@ impl Gap<'_> {
             Some(part::ACK_WAIT)
         } else {
             let is_soon = late_ns <= within_ns(self.rtt_ns).max(self.rtt_ns);
-            ack.filter(|ack| ack.is_advance && is_soon).map(|_| self.window())
+            let window = ack.filter(|ack| ack.is_advance && is_soon).map(|_| self.window());
+            // a PDU is whole before it is sent: beyond the sender's own tap the path held the rest of it
+            window.or_else(|| (!self.is_near).then_some(part::PROPAGATION))
         }
     }
 

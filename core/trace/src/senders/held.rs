@@ -13,13 +13,14 @@ use super::window_scale::WindowScale;
 use crate::tables::{Cycles, NULL_NS, NULL_U64, Senders, budget_part as part};
 
 /// Parts that limit a sender, the strongest first.
-pub const LIMITING_PARTS: [u8; 6] = [
+pub const LIMITING_PARTS: [u8; 7] = [
     part::UNKNOWN,
     part::LOSS_RECOVERY,
     part::RECEIVE_WINDOW,
     part::CONGESTION_WINDOW,
     part::SEND_BUFFER,
     part::ACK_WAIT,
+    part::PROPAGATION,
 ];
 
 /// A span; with the inferred window scale that it depends on, if it depends on one.
@@ -38,9 +39,10 @@ pub struct Spans {
 }
 
 impl Spans {
-    /// Notes a gap. One without a cause that the line explains ends no span.
+    /// Notes a gap. One without a cause that the line explains ends no span, nor is it one of the path.
     pub fn note(&mut self, gap: &Gap<'_>, held: Option<Held>, is_pause: bool) {
-        let Some(Held { part, needs_queue }) = held else {
+        let is_known = |held: &Held| is_pause || held.part != part::PROPAGATION;
+        let Some(Held { part, needs_queue }) = held.filter(is_known) else {
             self.is_going_on &= !is_pause;
             return;
         };

@@ -24,6 +24,8 @@ const SAMPLES_MIN: u64 = 20;
 const QUEUE_MIN_NS: i64 = 5_000_000;
 /// and by this part of it.
 const QUEUE_PARTS: i64 = 2;
+/// The mean RTT of a window exceeds that of the path by this part where its delay varies: less is within what its least shows.
+const LONGER_PARTS: i64 = 8;
 /// The least of fewer samples in a window may be a host's own time.
 const WINDOW_SAMPLES_MIN: u32 = 4;
 /// A line has one rate: in so many windows,
@@ -104,7 +106,14 @@ impl Load {
         samples.percentile(50).filter(|_| samples.count() >= SAMPLES_MIN)
     }
 
-    /// How much longer the path took than at its least, where a queue stood on it: the start of each window, and by how much.
+    /// Whether packets of a sender typically waited in a queue. `path_ns` is the RTT of the path.
+    pub fn has_queue(&self, direction: usize, path_ns: Option<i64>) -> bool {
+        let (Some(median_ns), Some(path_ns)) = (self.median_ns(direction), path_ns) else { return false };
+        is_queue(median_ns.saturating_sub(path_ns), path_ns)
+    }
+
+    /// How much longer the path took than at its least, where a queue stood on it or its delay varies: the start of each window,
+    /// and by how much.
     /// `path_ns` is the RTT of the path.
     pub fn excess(&self, path_ns: Option<i64>) -> Vec<(i64, i64)> {
         let Some(path_ns) = path_ns else { return Vec::new() };
@@ -113,7 +122,7 @@ impl Load {
             .iter()
             .flat_map(|sender| &sender.windows)
             .filter(|window| window.count >= WINDOW_SAMPLES_MIN)
-            .filter(|window| is_queue(window.mean_ns().saturating_sub(path_ns), path_ns))
+            .filter(|window| is_longer(window.mean_ns().saturating_sub(path_ns), path_ns, LONGER_PARTS))
             .map(|window| (window.time_ns, window.most_ns().saturating_sub(path_ns)))
             .collect();
         found.sort_unstable();
@@ -351,7 +360,11 @@ pub fn quartiles(values: &mut [f64]) -> Option<[f64; 3]> {
 
 /// Whether the RTT of a window exceeds that of the path by so much that a queue stood on it.
 fn is_queue(excess_ns: i64, path_ns: i64) -> bool {
-    excess_ns >= QUEUE_MIN_NS.max(path_ns / QUEUE_PARTS)
+    is_longer(excess_ns, path_ns, QUEUE_PARTS)
+}
+
+fn is_longer(excess_ns: i64, path_ns: i64, parts: i64) -> bool {
+    excess_ns >= QUEUE_MIN_NS.max(path_ns / parts)
 }
 
 fn begin_of(time_ns: i64) -> i64 {

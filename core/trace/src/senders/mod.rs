@@ -73,7 +73,7 @@ pub mod window_time;
 mod tests;
 
 pub use crate::tables::SenderRows as Rows;
-use crate::tables::{SenderRow, Tables, Wanted};
+use crate::tables::{SenderRow, Tables, Wanted, budget_part};
 use serde::{Deserialize, Serialize};
 
 use crate::stream::progress::Progress;
@@ -296,7 +296,8 @@ impl SenderPair {
     fn held(&self, direction: usize) -> Vec<Limited> {
         let sender = &self.senders[direction];
         let (mut held, needless) = waits::recoveries(&self.rows.recoveries, direction == 0);
-        for wait in sender.held() {
+        let has_queue = self.load.has_queue(direction, self.round_trip_ns());
+        for wait in sender.held().filter(|wait| has_queue || wait.part != budget_part::PROPAGATION) {
             waits::push(wait, sender.send_buffer(), &needless, &mut held);
         }
         held.extend(self.flights[direction].unknown());

@@ -286,6 +286,20 @@ fn far_away_acks_let_out_what_a_smaller_receive_window_held() {
 }
 
 #[test]
+fn far_away_the_path_held_the_rest_of_a_pdu_that_no_ack_let_out() {
+    let late = |is_near: bool, is_within_pdu: bool| {
+        with(|pause| {
+            pause.is_near = is_near;
+            pause.after.last_ack = None;
+            pause.first.left_of_pdu = pause.first.left_of_pdu.filter(|_| is_within_pdu);
+        })
+    };
+    assert_eq!(late(false, true), (OWN_TIME, Some(part::PROPAGATION)));
+    // beside the sender a host is seen to pause, and between PDUs it may have had nothing to send
+    assert_eq!([late(true, true), late(false, false)], [(OWN_TIME, None); 2]);
+}
+
+#[test]
 fn a_host_that_sent_nothing_between_two_packets_paused() {
     let silent = |steps: Option<u16>, length: u32| {
         let verdict = with(|pause| {

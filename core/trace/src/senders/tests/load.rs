@@ -6,6 +6,10 @@ use crate::tables::NULL_NS;
 /// A client beside the tap with always so many segments in flight, to a server 20 ms away: each pair of segments is
 /// acknowledged `rtt_ms` after it was sent, for each of these.
 fn stream(rtts_ms: impl IntoIterator<Item = i64>, in_flight: i64) -> Tables {
+    talk(rtts_ms, in_flight).finish()
+}
+
+fn talk(rtts_ms: impl IntoIterator<Item = i64>, in_flight: i64) -> Conversation {
     let mut talk = Conversation::begin();
     talk.window = u16::MAX;
     talk.data(0, in_flight);
@@ -18,7 +22,7 @@ fn stream(rtts_ms: impl IntoIterator<Item = i64>, in_flight: i64) -> Tables {
         talk.ack(next_ms * MS, acknowledged, &[]);
         talk.data(next_ms * MS, 2);
     }
-    talk.finish()
+    talk
 }
 
 #[test]
