@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
+
+import numpy as np
 
 from iscsitrace.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
@@ -12,7 +15,7 @@ from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.login_attempts import attempts
 from iscsitrace.findings.outages import IO_OUTAGE
 from iscsitrace.findings.session_loss import Loss, losses
-from iscsitrace.measure.intervals import covered_ns
+from iscsitrace.measure.intervals import Span, covered_ns, merged
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts as wording
@@ -102,12 +105,18 @@ def _seen(history: History, found: Sequence[Takeover]) -> Observation:
     which = listed(places) if len(places) > 1 else f"two initiators behind {places[0]}"
     who = f"{capital(which)} log in"
     first, last = history.since_start(found[0].loss.lost_ns), history.since_start(found[-1].loss.lost_ns)
-    cost_ns, spans = _cost(history)
+    out = _out(history, found)
+    cost_ns, spans = _covered(tuple(span for own in out.values() for span in own))
+    times = [(host, wording.time(covered_ns(own))) for host, own in out.items()]
     text = (
         f"{who} with the same InitiatorName {names['initiator_name']} and ISID {names['isid']}: {len(found)} times "
-        f"from {first} to {last} a login of one ended the healthy session of the other. They were without a session "
-        f"for {wording.time(cost_ns)} in total."
+        f"from {first} to {last} a login of one ended the healthy session of the other."
     )
+    if times:
+        (host, time), *rest = times
+        text += (
+            f" {capital(f'{host} had no session for {time}')}{''.join(f', {each} for {own}' for each, own in rest)}."
+        )
     return Observation(
         text,
         [frame for each in found for frame in (each.frame, each.loss.end.frame if each.loss.end else None)],
@@ -117,6 +126,32 @@ def _seen(history: History, found: Sequence[Takeover]) -> Observation:
         is_final=True,
         points_to=which,
     )
+
+
+def _out(history: History, takeovers: Sequence[Takeover]) -> Mapping[str, Sequence[Span]]:
+    """When each host was out: from each loss of its session to its next finished login. One that never logs in again
+    may not want to, and one that waits for its next try at the end of the capture cannot be told from it.
+    """
+    ended = {each.loss.session: each for each in takeovers}
+    logged_in = {each.next_session: each.login_ns for each in losses(history)}
+    is_one_address = len({each.before for each in takeovers}) == 1
+    out: dict[str, list[Span]] = {}
+    lost_ns: dict[str, int] = {}
+    host = _ORDINALS[0]
+    for before, after in pairwise(history.sessions):
+        if before in ended:
+            took = ended[before]
+            lost_ns[host if is_one_address else took.before] = took.loss.lost_ns
+            host = _ORDINALS[host == _ORDINALS[0]]
+        own = history.connections_of[after]
+        name = host if is_one_address or not own else own[0]["initiator_address"]
+        if (login_ns := logged_in.get(after)) is not None and name in lost_ns:
+            out.setdefault(name, []).append((lost_ns.pop(name), login_ns))
+    return out
+
+
+_ORDINALS: Final = ("the first", "the second")
+"""Two hosts behind one address."""
 
 
 def _suspected(history: History) -> Observation | None:
@@ -155,9 +190,14 @@ def _suspected(history: History) -> Observation | None:
     )
 
 
-def _cost(history: History) -> tuple[int, tuple[tuple[int, int], ...]]:
-    spans = tuple((each.from_ns, each.until_ns) for each in losses(history))
-    return covered_ns(spans), spans
+def _cost(history: History) -> tuple[int, tuple[Span, ...]]:
+    return _covered(tuple((each.from_ns, each.until_ns) for each in losses(history)))
+
+
+def _covered(spans: Sequence[Span]) -> tuple[int, tuple[Span, ...]]:
+    """The time that they cover, and when that is."""
+    firsts, lasts = merged(*np.array(spans, dtype=np.int64).reshape(-1, 2).T)
+    return int((lasts - firsts).sum()), tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 DUPLICATE_INITIATOR: Final = Problem(
@@ -169,8 +209,9 @@ DUPLICATE_INITIATOR: Final = Problem(
     "command had waited for a second, and its initiator had not closed it and stayed active. The logins come from two "
     "addresses in turn, or from behind one address. Where the capture shows only one host, it is a suspicion: the "
     "target closed healthy connections, accepted each next login at once, and skipped TSIHs.",
-    evidence="The Login Request that ended each session, and its FIN or RST. The cost is the time without a "
-    "session, and until the next I/O.",
+    evidence="The Login Request that ended each session, and its FIN or RST. The cost is the time in which one "
+    "of the hosts had no session: from each loss until its next login was finished. Of one host it is the time until "
+    "its next I/O.",
     example="A second host may use the InitiatorName iqn.2025-01.org.iscsitrace:guest and ISID 00023d000001 of "
     "sessions 1 to 3: the target closed a healthy connection 2 times, accepted the next login at once, and had "
     "assigned other TSIHs in between (here: 1, 3 and 5). This capture shows only one host. A capture at the target "
