@@ -18,7 +18,7 @@ from iscsitrace.findings.case import Case
 from iscsitrace.findings.distance import NEAR_NS
 from iscsitrace.findings.finding import Finding
 from iscsitrace.findings.hosts import typical_service
-from iscsitrace.findings.idle_sessions import nothing_done
+from iscsitrace.findings.idle_sessions import long_work, nothing_done, works_long
 from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL, LOSS
 from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.data_commands import is_data_command, is_transfer, is_whole_transfer
@@ -160,11 +160,11 @@ def of(case: Case, findings: Sequence[Finding]) -> Headline:
         limit = f" is limited by {lead.problem.limited_by}" if lead.rank == "limit" else " has a problem"
         return of_finding(lead, f"{name}{limit}. {_with_share(lead)}")
     if subject.budget is None or not subject.jobs_ns:
-        text = _nothing(name, subject)
+        text = _nothing(name, subject, kind)
     elif kind == "healthy":
-        text = f"{name} is healthy. {_largest(subject)}"
+        text = f"{name} is healthy. {_largest(subject)}{_beside(subject)}"
     elif kind == "limited":
-        text = f"{name} is limited by network latency. {_largest(subject)}"
+        text = f"{name} is limited by network latency. {_largest(subject)}{_beside(subject)}"
     else:
         moved = subject.fact(moved_counts)
         few = (
@@ -172,7 +172,7 @@ def of(case: Case, findings: Sequence[Finding]) -> Headline:
             if moved
             else "no command moved data: too little"
         )
-        text = f"{name}: {few} for a verdict. {_largest(subject)}"
+        text = f"{name}: {few} for a verdict. {_largest(subject)}{_beside(subject)}"
     return Headline(text, known_as, kind, "info", case.sessions, case.luns, case.spans)
 
 
@@ -190,7 +190,10 @@ def choose(
     if not lead and (time is None or not time.jobs_ns):
         # discovery, a scan, or nothing at all
         lead = next((finding for finding in findings if finding.rank == "note" and finding is not poor), None)
-        return (lead, lead.name, "unknown") if lead else (None, NONE, "unknown")
+        if lead:
+            return lead, lead.name, "unknown"
+        is_fine = facts.once(works_long)[number] and not any(each.rank == "failure" for each in findings)
+        return None, NONE, "healthy" if is_fine else "unknown"
     if not lead and time:
         limiter = time.limiter or "transfer"
         wrong = [finding for finding in findings if finding.is_problem]
@@ -229,9 +232,11 @@ def weight(headline: Headline | Verdict | Finding, busy_ns: float) -> tuple[int,
 _RANKS: Final = {"warning": 1, "data_loss": 2, "error": 3}
 
 
-def _nothing(name: str, subject: Session) -> str:
+def _nothing(name: str, subject: Session, kind: Kind) -> str:
     """No busy time: nothing was read or written, or no time of it was seen."""
     data = int(subject.is_data.sum())
+    if not data and (work := long_work(subject)):
+        return f"{name}{' is healthy.' if kind == 'healthy' else ':'} {work}. Nothing was read or written."
     if not data:
         return nothing_done(subject)
     if not (subject.is_data & known(subject.cycles, "status_ns")).any():
@@ -260,6 +265,12 @@ def _largest(subject: Session) -> str:
     elif name == "target_service" and (typical := typical_service(subject)):
         figure = f": typically {typical}"
     return f"The largest part of the I/O time is {BY_NAME[name].spent} ({share}){figure}."
+
+
+def _beside(subject: Session) -> str:
+    """Long commands that move no data, as a further sentence; empty where there are none."""
+    work = long_work(subject) if subject.fact(works_long) else ""
+    return f" Beside I/O, {work}." if work else ""
 
 
 def _cause(time: Budget, part: str, findings: Sequence[Finding]) -> Finding | None:

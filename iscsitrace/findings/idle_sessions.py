@@ -13,7 +13,7 @@ from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.login_attempts import attempts, end_of
 from iscsitrace.findings.statuses import spoken
 from iscsitrace.findings.surroundings import Surroundings
-from iscsitrace.measure.data_commands import is_data_command
+from iscsitrace.measure.data_commands import LONG_NS, is_data_command, is_long_work
 from iscsitrace.measure.facts import Array, Facts
 from iscsitrace.measure.lacking import may_lack_pdus
 from iscsitrace.measure.session import Session
@@ -112,6 +112,8 @@ def _without_io(history: History) -> Observation | None:
         return None
     if any(may_lack_pdus(row.__getitem__) for row in history.story.connections):
         return None
+    if any(member.fact(works_long) for member in members):
+        return None
     unclear = next((each.reason for each in tried if each.outcome == "unknown" and each.reason), "")
     if unclear and not any(len(member.cycles) for member in members):
         text = (
@@ -139,6 +141,28 @@ def nothing_done(subject: Session) -> str:
     commands = f"{wording.count(counts.total(), 'command')} {of} ({operations_in_words(counts)})" if counts else ""
     found = " and ".join(filter(None, (commands, f"{flushes} SYNCHRONIZE CACHE" if flushes else "")))
     return f"{name}: no reads or writes, only {found}."
+
+
+def works_long(facts: Facts) -> Array:
+    """Where commands that move no data are the work, or a part of it: a robot, a motor or a tape moves."""
+    return facts.count("cycles", is_long_work) > 0
+
+
+def long_work(subject: Session) -> str:
+    """``14 MOVE MEDIUM commands took 12.0 s to 30.0 s (268.0 s in all)``; empty where nothing took long."""
+    cycles = subject.cycles.select(subject.cycles.each(is_long_work))
+    operations = cycles["operation"].astype(str)
+    took = cycles.raw("status_ns") - cycles.raw("command_first_ns")
+    sums = {name: int(took[operations == name].sum()) for name in dict.fromkeys(operations.tolist())}
+    said = []
+    for name in sorted(sums, key=lambda each: -sums[each])[:_NAMED]:
+        own = took[operations == name]
+        least, most = wording.time(int(own.min())), wording.time(int(own.max()))
+        range_ = least if least == most else f"{least} to {most}"
+        whole = f" ({wording.time(sums[name])} in all)" if len(own) > 1 else ""
+        said.append(f"{wording.count(len(own), f'{spoken(name)} command')} took {range_}{whole}")
+    more = int(sum(sums.values()) - sum(sorted(sums.values())[-_NAMED:]))
+    return ", ".join([*said, *([f"others {wording.time(more)}"] if more else [])])
 
 
 def is_scan(counts: Counter[str]) -> bool:
@@ -181,8 +205,9 @@ NO_IO: Final = Problem(
     name="no_io",
     scope="story",
     meaning="A session was logged in, and nothing was read or written in it.",
-    condition="A session, with those that it replaced, without a command that reads, writes or erases data, and "
-    "without PDUs missing from the capture.",
+    condition="A session, with those that it replaced, without a command that reads, writes or erases data, without "
+    f"another one that took {wording.time(LONG_NS)} or more (MOVE MEDIUM, REWIND: the work of a tape library), and without "
+    "PDUs missing from the capture.",
     evidence="The first command of each session. No cost.",
     example="Session 0: no reads or writes, only 1 command of a device scan (INQUIRY). The initiator logged out at "
     "0.00 s.",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,18 @@ def is_transfer(cycles: Table) -> NDArray[np.bool_]:
 def is_whole_transfer(cycles: Table) -> NDArray[np.bool_]:
     """Which reads and writes of data are complete in the capture."""
     return cycles.each(is_transfer) & cycles.raw("is_complete")
+
+
+LONG_NS: Final = 1_000_000_000
+"""A second is what a user notices: a command that moves no data takes so long where a robot, a motor or a tape moves."""
+
+
+def is_long_work(cycles: Table) -> NDArray[np.bool_]:
+    """Which commands that move no data succeeded, and took long: MOVE MEDIUM, REWIND, SPACE, START STOP UNIT, ..."""
+    is_other = known(cycles, "operation") & ~cycles.each(is_storage_command)
+    is_good = known(cycles, "status_ns") & (cycles.raw("status") == 0)
+    took = cycles.raw("status_ns").astype(np.int64) - cycles.raw("command_first_ns").astype(np.int64)
+    return np.asarray(is_other & is_good & (took >= LONG_NS))
 
 
 def is_for(cycles: Table, purpose: str) -> NDArray[np.bool_]:

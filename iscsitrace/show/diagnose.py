@@ -193,7 +193,7 @@ def _time(label: str, opinion: Opinion) -> Iterator[Section]:
     time = opinion.time
     if not time or not time.jobs_ns:
         return
-    words = {"idle": "no command in flight", "scan": "device scan", "flush": "SYNCHRONIZE CACHE"}
+    words = {"idle": "no command in flight", "scan": "commands that move no data", "flush": "SYNCHRONIZE CACHE"}
     excluded = [f"{words[use]} {cells.seconds(amount)} s" for use, amount in time.uses_ns.items() if amount]
     yield Section(
         f"Time breakdown of {label}: {cells.seconds(time.jobs_ns)} s of I/O time",

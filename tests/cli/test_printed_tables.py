@@ -362,7 +362,11 @@ def test_diagnose(runs: Runs) -> None:
         name, number, jobs = amounts(block.partition("\n")[0], start)
         assert (name, int(number)) == (kind, row[kind])
         assert is_amount(jobs, row["jobs_ns"] * UNITS["ns"], "s")
-        for use, words in (("idle", "no command in flight"), ("scan", "device scan"), ("flush", "SYNCHRONIZE CACHE")):
+        for use, words in (
+            ("idle", "no command in flight"),
+            ("scan", "commands that move no data"),
+            ("flush", "SYNCHRONIZE CACHE"),
+        ):
             excluded_ns = row["excluded_ns"][use]
             assert (f"{words} {excluded_ns / 1e9:.6f} s" in block) == (excluded_ns > 0)
         rows = [

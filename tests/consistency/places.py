@@ -115,7 +115,7 @@ def of_terminal(sections: Iterable[Section], only: str) -> Iterator[Said]:
             subject, digits = found.groups()
             yield printed("busy time", subject, digits, "s", "diagnose -v")
             yield from _of_breakdown(_breakdown(section), subject, "diagnose -v")
-            words = {"no command in flight": "idle", "device scan": "scan", "SYNCHRONIZE CACHE": "flush"}
+            words = {"no command in flight": "idle", "commands that move no data": "scan", "SYNCHRONIZE CACHE": "flush"}
             for use, amount in re.findall(r"([A-Za-z ]+) ([\d.]+) s", "".join(section.lines).removeprefix("excluded:")):
                 yield printed(f"excluded: {words[use.strip()]}", subject, amount, "s", "diagnose -v")
         elif found := re.match(r"Findings of (session \d+)", section.title):

@@ -12,6 +12,7 @@ from iscsitrace.findings import NEEDED
 from iscsitrace.findings.finding import Finding
 from tests.support.histories import Told
 from tests.support.recordings import captures_folder
+from tests.support.story import SECOND, Story
 
 
 def found(diagnosis: Diagnosis, name: str) -> Finding | None:
@@ -138,3 +139,45 @@ def test_a_capture_of_a_discovery() -> None:
     assert diagnosis.headline.name == "discovery_only"
     # by its TargetName and TargetAddress keys
     assert "listed 3 targets with 4 portals" in diagnosis.headline.text
+
+
+def moving(*lengths_ns: int, operation: str = "move_medium", **columns: Any) -> Story:
+    """The scan of a media changer, then robot moves, or other commands that move no data."""
+    story = Story().tasks(3, ("target_service", 1_000_000), operation="inquiry", data_bytes=0)
+    for length_ns in lengths_ns:
+        story.task(("target_service", length_ns), operation=operation, data_bytes=0, bytes=0, **columns)
+    return story
+
+
+def test_the_work_of_a_tape_library_is_named_with_count_and_time() -> None:
+    opinion = moving(*(seconds * SECOND for seconds in (12, 30, 18))).opinion()
+    assert (opinion.headline.name, opinion.headline.kind) == ("none", "healthy")
+    assert opinion.headline.text == (
+        "Session 0 is healthy. 3 MOVE MEDIUM commands took 12.0 s to 30.0 s (60.0 s in all). Nothing was read or written."
+    )
+    assert "no_io" not in {finding.name for finding in opinion.findings}
+
+
+@pytest.mark.parametrize(
+    "story",
+    [moving(990_000_000), moving(12 * SECOND, status=2, sense_key=4, asc=0x15, ascq=1)],
+    ids=["below a second", "a move that failed"],
+)
+def test_short_or_failed_moves_are_no_work(story: Story) -> None:
+    headline = story.opinion().headline
+    assert headline.kind == "unknown"
+    assert "is healthy" not in headline.text
+
+
+def test_a_move_that_failed_beside_one_that_did_not_is_not_healthy() -> None:
+    story = moving(12 * SECOND)
+    story.task(("target_service", SECOND), operation="move_medium", data_bytes=0, status=2, sense_key=4, asc=0x15)
+    assert story.opinion().headline.kind != "healthy"
+
+
+def test_long_commands_beside_reads_and_writes() -> None:
+    near = Story(rtt_to_target_ns=200_000)
+    reads = near.tasks(20, ("transfer", 1_000_000)).task(("target_service", 40 * SECOND), operation="rewind", bytes=0)
+    headline = reads.opinion().headline
+    assert headline.kind == "healthy"
+    assert headline.text.endswith(" Beside I/O, 1 REWIND command took 40.0 s.")
