@@ -11,14 +11,17 @@ from numpy.typing import NDArray
 
 from iscsitrace.diagnosis.headline import Verdict
 from iscsitrace.diagnosis.opinions import Stories
-from iscsitrace.measure import busy
+from iscsitrace.diagnosis.registry import PROBLEMS
+from iscsitrace.measure import busy, intervals, waits
+from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.grouping import session_of_stretches
 from iscsitrace.relate import logical_units
 from iscsitrace.relate.attributes import HOUR_NS, Attributes, hour_label
 from iscsitrace.relate.portals import written
 from iscsitrace.relate.stories import Story
-from iscsitrace.tables.numbers import distinct, sums_of
-from iscsitrace.tables.table import Source
+from iscsitrace.tables.nulls import known
+from iscsitrace.tables.numbers import distinct, first_rows, sums_of
+from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
 
@@ -78,26 +81,78 @@ def _address(row: Mapping[str, Any], name: str) -> str:
 
 
 def _by_unit(name: str, source: Source, stories: Stories) -> Belonging:
-    """By LUN or volume: those that its sessions read, write or erase; a failure is that of those that it hit."""
+    """By LUN or volume: those that its sessions read, write or erase; a problem is that of those that it hit. They are
+    busy while commands of their own are in flight.
+    """
     told = Attributes(source).by(name)
     cycles, is_placed = source("cycles"), told.places >= 0
     sessions, places = cycles.raw("session")[is_placed].astype(np.int64), told.places[is_placed]
     pairs, which = distinct(sessions * max(len(told.labels), 1) + places)
     luns = np.zeros(len(pairs), dtype=np.uint64)
     luns[which] = cycles.raw("lun")[is_placed]
-    used: dict[int, list[tuple[int, int]]] = {}
-    for pair, lun in zip(pairs.tolist(), luns.tolist(), strict=True):
+    ends_ns = waits.of_trace(source).ends_ns(cycles)[is_placed]
+    busy_ns = _in_flight_ns(cycles.raw("command_first_ns")[is_placed], ends_ns, which)
+    used: dict[int, list[tuple[int, int, int]]] = {}
+    for pair, lun, amount_ns in zip(pairs.tolist(), luns.tolist(), busy_ns.tolist(), strict=True):
         session, place = divmod(pair, len(told.labels))
-        used.setdefault(session, []).append((place, lun))
+        used.setdefault(session, []).append((place, lun, amount_ns))
 
-    def parts(story: Story, verdict: Verdict) -> list[Part]:
-        own = {place: lun for number in story.numbers for place, lun in used.get(number, ())}
-        hit = {place for place, lun in own.items() if lun in verdict.luns} or {*own}
-        return [Part(place, float(place in hit), verdict.jobs_ns) for place in own]
+    def parts(number: int, story: Story) -> list[Part]:
+        own: dict[int, int] = {}
+        unit: dict[int, int] = {}
+        for session in story.numbers:
+            for place, lun, amount_ns in used.get(session, ()):
+                own[place], unit[place] = own.get(place, 0) + amount_ns, lun
+        luns_hit = stories.luns_of(number) if len(own) > 1 else ()
+        hit = {place for place, lun in unit.items() if lun in luns_hit} or {*own}
+        lost = dict.fromkeys(hit, 1.0)
+        if len(own) > 1 and (waited_ns := lost_by_unit(story, stories.verdicts[number])):
+            lost = {place: waited_ns.get(place, 0.0) for place in hit}
+        return [Part(place, lost.get(place, 0.0), amount_ns) for place, amount_ns in own.items()]
 
-    every = zip(stories.all, stories.verdicts, strict=True)
+    budget = source("budget")
+    waits_ns: dict[str, dict[int, dict[int, float]]] = {}
+
+    def lost_by_unit(story: Story, verdict: Verdict) -> dict[int, float]:
+        """The share of what is slow that commands of each waited; empty of what broke, or where they do not wait."""
+        explains = PROBLEMS[verdict.name].explains if verdict.name in PROBLEMS else None
+        if verdict.is_failure or explains is None or not verdict.cost_ns:
+            return {}
+        if explains.part not in waits_ns:
+            waits_ns[explains.part] = _waits_ns(budget, explains.part, cycles.raw("cycle"), told.places)
+        own_ns: dict[int, float] = {}
+        for session in story.numbers:
+            for place, amount_ns in waits_ns[explains.part].get(session, {}).items():
+                own_ns[place] = own_ns.get(place, 0.0) + amount_ns
+        return {place: min(1.0, amount_ns / verdict.cost_ns) for place, amount_ns in own_ns.items()}
+
     hosts: dict[int | str, str] = {each.number: each.host for each in told.volumes.all} if told.volumes else {}
-    return Belonging([parts(story, verdict) for story, verdict in every], dict(enumerate(told.labels)), hosts)
+    found = [parts(number, story) for number, story in enumerate(stories.all)]
+    return Belonging(found, dict(enumerate(told.labels)), hosts)
+
+
+def _waits_ns(budget: Table, part: str, numbers: Array, places: Array) -> dict[int, dict[int, float]]:
+    """The busy time in a part of the time breakdown by session and place of the command that waited."""
+    sessions = session_of_stretches(budget)
+    which = (sessions >= 0) & (budget.raw("part") == PARTS.index(part)) & (budget.each(busy.uses) == busy.BUSY)
+    which &= known(budget, "cycle")
+    rows = np.searchsorted(numbers, budget.raw("cycle")[which])
+    width = int(places.max(initial=0)) + 1
+    is_placed = places[rows] >= 0
+    keys, groups = distinct((sessions[which] * width + places[rows])[is_placed])
+    lengths_ns = (budget.raw("time_last_ns") - budget.raw("time_first_ns"))[which][is_placed]
+    found: dict[int, dict[int, float]] = {}
+    for key, amount_ns in zip(keys.tolist(), sums_of(groups, lengths_ns, len(keys)).tolist(), strict=True):
+        session, place = divmod(key, width)
+        found.setdefault(session, {})[place] = float(amount_ns)
+    return found
+
+
+def _in_flight_ns(starts: Array, ends: Array, groups: Array) -> Array:
+    """Time in which a command of each group is in flight; there is no group without one."""
+    order = np.lexsort((starts, groups))
+    firsts = first_rows(groups[order])
+    return intervals.union_lengths(starts[order], ends[order], firsts) if len(order) else starts
 
 
 def _by_hour(_: str, source: Source, stories: Stories) -> Belonging:

@@ -279,6 +279,13 @@ class Stories(Sequence[StoryOpinion]):
             return worst if is_same else replace(worst, number=place, jobs_ns=busy_ns)
         return Verdict(place, headline.NONE, "unknown", "info", None, None, busy_ns)
 
+    def luns_of(self, place: int) -> tuple[int, ...]:
+        """The logical units that have the problem of a story; empty where there is none, or where it is not of them."""
+        verdict = self.verdicts[place]
+        if verdict.kind != "problem" or verdict.is_failure:
+            return verdict.luns
+        return self[place].headline.luns
+
     def _members(self, story: Story) -> list[Verdict]:
         verdicts = self._opinions.verdicts
         return [verdicts[number] for number in story.numbers if number in verdicts]

@@ -16,7 +16,7 @@ from iscsitrace.diagnosis.opinions import Stories
 from iscsitrace.tables.table import Source
 
 ELSEWHERE: Final = "elsewhere"
-"""The headline of a session in an hour, or at a LUN, that its failure did not hit."""
+"""The headline of a session in an hour, or at a LUN, that its problem did not hit."""
 
 
 class Tally(NamedTuple):

@@ -253,7 +253,7 @@ class Problem:
             frames=shown(seen.frames),
             spans=case.spans,
             sessions=case.sessions,
-            luns=case.luns,
+            luns=seen.luns or case.luns,
             own_advice=self._advice_for(case),
         )
 

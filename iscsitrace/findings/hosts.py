@@ -102,7 +102,25 @@ def _target(case: Case) -> Observation | None:
         + (f" The target typically takes {typical}." if typical and not rare else "")
         + _contrast(_served(subject)),
         subject.frames_of(subject.longest_rows(waits)),
+        luns=_slow_luns(subject),
     )
+
+
+def _slow_luns(subject: Session) -> tuple[int, ...]:
+    """The logical units that were slow: half of their waits were stalls of HEALTHY_NS or more, or they have outliers;
+    empty where there is one alone, or none can be told from the others.
+    """
+    if len(subject.luns) < 2:
+        return ()
+    waits = subject.stretches("target_service")
+    waits = waits.where(waits.cycle >= 0)
+    luns, own = np.unique(subject.cycles.raw("lun")[subject.rows_of(waits.cycle)], return_inverse=True)
+    whole_ns = np.bincount(own, weights=waits.lengths, minlength=len(luns))
+    is_long = waits.lengths >= HEALTHY_NS
+    long_ns = np.bincount(own[is_long], weights=waits.lengths[is_long], minlength=len(luns))
+    is_many = np.bincount(own[is_long], minlength=len(luns)) >= MIN_TASKS
+    slow = luns[(2 * long_ns > whole_ns) & (is_many | (long_ns >= LEAST_COST_NS))].tolist()
+    return tuple(sorted({*slow, *outliers.luns_of(subject)}))
 
 
 def _service_ns(moved: Table, word: str, path_ns: Array | int) -> Array:

@@ -206,8 +206,8 @@ NO_IO: Final = Problem(
     scope="story",
     meaning="A session was logged in, and nothing was read or written in it.",
     condition="A session, with those that it replaced, without a command that reads, writes or erases data, without "
-    f"another one that took {wording.time(LONG_NS)} or more (MOVE MEDIUM, REWIND: the work of a tape library), and without "
-    "PDUs missing from the capture.",
+    f"another one that took {wording.time(LONG_NS)} or more (MOVE MEDIUM, REWIND: the work of a tape library), and "
+    "without PDUs missing from the capture.",
     evidence="The first command of each session. No cost.",
     example="Session 0: no reads or writes, only 1 command of a device scan (INQUIRY). The initiator logged out at "
     "0.00 s.",

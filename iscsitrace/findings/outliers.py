@@ -46,6 +46,15 @@ def in_words(subject: Session) -> str:
     )
 
 
+def luns_of(subject: Session) -> tuple[int, ...]:
+    """The logical units that have outliers; empty where they cost nothing."""
+    if not subject.fact(have_cost):
+        return ()
+    found = subject.facts.once(outliers.find).of(subject.place)
+    luns = subject.transfers.raw("lun")
+    return tuple(np.unique(luns[np.isin(subject.transfers.raw("command_first_ns"), found.starts)]).tolist())
+
+
 def _typical(found: Outliers) -> str:
     # beside a fast target a status follows its command at once
     typical_ns = float(np.median(found.typical_ns))
@@ -87,7 +96,7 @@ def _tell(case: Case) -> Observation:
     found = subject.facts.once(outliers.find).of(subject.place)
     longest = found.starts[np.argsort(found.starts - found.ends, kind="stable")[:3]]
     rows = np.flatnonzero(np.isin(subject.cycles.raw("command_first_ns"), longest))
-    return Observation(in_words(subject), subject.frames_of(rows))
+    return Observation(in_words(subject), subject.frames_of(rows), luns=luns_of(subject))
 
 
 LATENCY_OUTLIERS: Final = Problem(

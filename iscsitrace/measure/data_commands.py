@@ -43,7 +43,7 @@ def is_whole_transfer(cycles: Table) -> NDArray[np.bool_]:
 
 
 LONG_NS: Final = 1_000_000_000
-"""A second is what a user notices: a command that moves no data takes so long where a robot, a motor or a tape moves."""
+"""What a user notices. A command that moves no data takes so long where a robot, a motor or a tape moves."""
 
 
 def is_long_work(cycles: Table) -> NDArray[np.bool_]:

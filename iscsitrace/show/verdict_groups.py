@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 READING: Final = (
     "Worst first: what broke, then by time lost. The number before a headline counts its sessions; elsewhere marks "
-    "sessions that failed, but not here. Sessions that replaced each other count their lost time once."
+    "sessions with a problem that is not here. Sessions that replaced each other count their lost time once."
 )
-_SHARED: Final = "A session that uses several of them counts in each, with all its time."
+_SHARED: Final = "A session that uses several of them counts in each, with the time of its commands there."
 _TALLIES: Final = 3
 """Headlines of a group that are named."""
 

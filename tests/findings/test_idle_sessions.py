@@ -153,7 +153,8 @@ def test_the_work_of_a_tape_library_is_named_with_count_and_time() -> None:
     opinion = moving(*(seconds * SECOND for seconds in (12, 30, 18))).opinion()
     assert (opinion.headline.name, opinion.headline.kind) == ("none", "healthy")
     assert opinion.headline.text == (
-        "Session 0 is healthy. 3 MOVE MEDIUM commands took 12.0 s to 30.0 s (60.0 s in all). Nothing was read or written."
+        "Session 0 is healthy. 3 MOVE MEDIUM commands took 12.0 s to 30.0 s (60.0 s in all). Nothing was read or "
+        "written."
     )
     assert "no_io" not in {finding.name for finding in opinion.findings}
 

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import iscsitrace
 from iscsitrace.cli.options import COMMAND_ATTRIBUTES, SESSION_ATTRIBUTES
 from iscsitrace.diagnosis import belonging, verdict_groups
+from iscsitrace.diagnosis.examination import examine
 from iscsitrace.diagnosis.verdict_groups import ELSEWHERE, Group, VerdictGroups
+from iscsitrace.findings import NEEDED
 from iscsitrace.relate.attributes import NAMES
 from tests.relate.test_volumes import NAA, Host
+from tests.support.capture_file import write_pcap
+from tests.support.conversation import Conversation, Session
 from tests.support.histories import SECOND
+from tests.support.pdu import Task
 from tests.support.tables_by_hand import MS
+from tests.support.transport import ETHERNET
+from tests.support.transport import Path as Link
 
 HOUR_S = 2600.0
 """The start of the second hour: the capture begins 1,000 s after a full hour."""
@@ -127,8 +136,34 @@ def test_a_lun_that_the_failure_did_not_hit_lost_nothing(name: str) -> None:
     assert [each.name for each in hit.tallies] == [verdict.name]
     assert [each.name for each in other.tallies] == [ELSEWHERE]
     assert found.has_shared
-    assert hit.busy_ns == other.busy_ns == verdict.jobs_ns
+    # each was busy with its own commands
+    assert hit.busy_ns == 4 * SECOND
+    assert other.busy_ns == 40 * 5 * MS
     assert (hit.as_dict().get("initiator") == "iqn.i") == (name == "volume")
+
+
+@pytest.mark.parametrize("name", ["lun", "volume"])
+@pytest.mark.parametrize("fast_ms", [1, 8], ids=["slow_lun", "slow_target"])
+@pytest.mark.parametrize("tap", [0.0, 1.0], ids=["initiator", "target"])
+def test_of_a_slow_and_a_fast_lun_only_the_slow_one_is(tap: float, fast_ms: int, name: str, tmp_path: Path) -> None:
+    """Reads of LUN 0 and LUN 1 in turn; LUN 1 takes 22 ms: far above the other, or the target is slow there alone."""
+    conversation = Conversation(Link(tap=tap))
+    tasks = [Task("read", number * 128, 128, number % 2, 0, (fast_ms, 22)[number % 2] * MS) for number in range(80)]
+    conversation.session(Session()).login().tasks(tasks).logout()
+    trace = iscsitrace.read(write_pcap(tmp_path / "two.pcap", conversation.run().packets, ETHERNET), tables=NEEDED)
+    diagnosis = examine(trace.table)
+    assert diagnosis.headline
+    assert diagnosis.headline.kind == "problem"
+    assert diagnosis.headline.luns == (1,)
+    slow, fast = verdict_groups.find(name, trace.table, diagnosis.stories).groups
+    assert (slow.label[:5], fast.label[:5]) == ("LUN 1", "LUN 0")
+    assert [each.name for each in slow.tallies] == ["slow_lun" if fast_ms == 1 else "slow_target"]
+    assert [each.name for each in fast.tallies] == [ELSEWHERE]
+    # forty reads, each with a round trip of 1 ms and half a millisecond of data at least
+    assert slow.lost_ns == pytest.approx(40 * 22 * MS, rel=0.02)
+    assert fast.lost_ns == 0.0
+    assert 40 * 22 * MS < slow.busy_ns < 40 * 24 * MS
+    assert 40 * fast_ms * MS < fast.busy_ns < 40 * (fast_ms + 2) * MS
 
 
 def test_a_session_without_data_has_no_lun() -> None:
