@@ -31,7 +31,7 @@ from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.parts import BY_NAME
-from iscsitrace.wording.sentences import capital, sentence
+from iscsitrace.wording.sentences import brief, capital, sentence
 
 NONE: Final = "none"
 """The name of the headline of a session without a problem or a limit."""
@@ -133,9 +133,9 @@ def kind_of(lead: Finding) -> Kind:
 
 
 def of_finding(finding: Finding, text: str | None = None) -> Headline:
-    """The headline of a finding, in its words unless others are given."""
+    """The headline of a finding, in its words unless others are given: what is left out are details (-v)."""
     return Headline(
-        text or finding.text,
+        brief(text or finding.text),
         finding.name,
         kind_of(finding),
         finding.severity,
@@ -211,6 +211,18 @@ def choose(
         return None, TOO_SHORT, "unknown"
     is_far = time is not None and time.limiter == "propagation" and facts.once(path_ns)[number] >= NEAR_NS
     return None, NONE, "limited" if is_far else "healthy"
+
+
+def to_act_on(headline: Headline, findings: Sequence[Finding]) -> list[Finding]:
+    """What something has to be done about: the finding of the headline, then others that are problems; where something
+    broke, only what did. ``findings`` are those of the same session or story, in their order.
+    """
+    if headline.kind not in ("limited", "problem"):
+        return []
+    found = [finding for finding in findings if finding.name == headline.name or finding.is_problem]
+    if headline.finding and is_failure(headline.finding):
+        found = [finding for finding in found if finding.rank == "failure"]
+    return sorted(found, key=lambda each: each.name != headline.name)
 
 
 def broke(findings: Sequence[Finding]) -> Finding | None:

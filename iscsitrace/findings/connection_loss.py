@@ -29,16 +29,18 @@ def _lost(history: History) -> Observation | None:
     ended = [each for each in found if not each.is_recovered and not each.is_like_an_end]
     fact = f"{history.label} lost {_how_long(history, found, worst)}"
     parts = [f"{capital(fact)}.", worst.how(history)]
-    if worst.in_flight:
-        parts.append(f"{capital(wording.count(worst.in_flight, 'command'))} had no status.")
+    in_vain_words = list(worst.rebuilding.sentences())
+    # what a headline leaves out comes last: of a session that is back what failed until then
+    parts += [] if worst.is_recovered else in_vain_words
+    without = [f"{capital(wording.count(worst.in_flight, 'command'))} had no status."] if worst.in_flight else []
     if worst.failover:
         over = worst.failover
         them = "it" if worst.in_flight == over.count == 1 else f"{over.count} of them" if worst.in_flight > 1 else "it"
+        parts += without
         parts.append(
             f"The initiator reissued {them} over another path ({over.label}); the last completed "
             f"{wording.time(over.until_ns - worst.from_ns)} after the loss."
         )
-    parts.extend(worst.rebuilding.sentences())
     if worst.login_ns is not None:
         # counted from what had no answer, if there is such: the connection was dead from then on
         since = f" after that {worst.unanswered.what}" if worst.unanswered and worst.from_ns < worst.lost_ns else ""
@@ -51,6 +53,8 @@ def _lost(history: History) -> Observation | None:
         parts[-1] += "."
     elif not worst.is_recovered:
         parts.append("No login followed in the capture.")
+    parts += [] if worst.failover else without
+    parts += in_vain_words if worst.is_recovered else []
     refused = [each.status for loss in found for each in loss.rebuilding.logins if each.status and each.status[0] > 1]
     return Observation(
         " ".join(parts),
@@ -130,8 +134,7 @@ CONNECTION_LOST: Final = Problem(
     "it; where nothing was in flight, at an unanswered retransmission. Where the session continued on another "
     "connection, or the volume on another path, it ends when the commands of the lost connection completed there.",
     example="Sessions 0 and 1 lost their connection for 2.0 s, from 1.00 s to 3.00 s. The target reset the "
-    "connection at 1.00 s. 1 command had no status. The initiator logged in again 2.0 s later, and I/O "
-    "resumed.",
+    "connection at 1.00 s. The initiator logged in again 2.0 s later, and I/O resumed.",
     shown_by=f"read {LAN} --fault rst,on=target",
     near_miss=f"read {LAN} --seconds 3",
     severity="error",

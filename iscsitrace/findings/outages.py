@@ -83,7 +83,10 @@ def _outages(history: History) -> Observation | None:
         )
     else:
         text = f"{history.label} had no I/O for {wording.time(longest.length_ns)}, {when}"
-    facts = [f"{evidence.commands} waited.", *evidence.facts(), *evidence.end()]
+    tcp, *others = evidence.facts()
+    # what a headline leaves out comes last
+    unresumed = [] if longest.is_over else ["I/O did not resume in the capture."]
+    facts = [f"{evidence.commands} waited.", tcp, *unresumed, *others, *evidence.end()]
     return Observation(
         " ".join((f"{capital(text)}:", *facts)),
         evidence.frames(),
@@ -226,9 +229,7 @@ class _Evidence:
             yield from loss.rebuilding.sentences()
             if loss.login_ns is not None:
                 yield f"The initiator logged in again at {history.since_start(loss.login_ns)}."
-        if not outage.is_over:
-            yield "I/O did not resume in the capture."
-        elif loss is None:
+        if outage.is_over and loss is None:
             yield "I/O resumed on the same connection."
 
     def _retransmitted(self, *, to_target: bool) -> int:

@@ -90,6 +90,12 @@ def _overlap(from_ns: int, to_ns: int, one: Blocked) -> bool:
 def _facts(history: History, found: Sequence[Blocked], reports: Sequence[dict[str, Any]]) -> Iterator[str]:
     """What else the packets show."""
     to_target, least = found[0].to_target, min(one.bytes for one in found)
+    told = [row for row in reports if row["kind"] == "too_big" and row["to_target"] == to_target]
+    if told:
+        mtu = told[0]["mtu_bytes"]
+        yield f"{told[0]['reporter_address']} reports an MTU" + (f" of {mtu}" if mtu else " that is too small")
+    else:
+        yield "no ICMP message reported it"
     repeated = sum(one.retransmissions for one in found)
     connections = wording.count(len(found), "connection")
     if repeated:
@@ -109,12 +115,6 @@ def _facts(history: History, found: Sequence[Blocked], reports: Sequence[dict[st
             yield f"both sides announced an MSS of {of_target}"
         else:
             yield f"the initiator announced an MSS of {of_initiator}, the target one of {of_target}"
-    told = [row for row in reports if row["kind"] == "too_big" and row["to_target"] == to_target]
-    if told:
-        mtu = told[0]["mtu_bytes"]
-        yield f"{told[0]['reporter_address']} reports an MTU" + (f" of {mtu}" if mtu else " that is too small")
-    else:
-        yield "no ICMP message reported it"
 
 
 PATH_MTU: Final = Problem(
@@ -130,9 +130,7 @@ PATH_MTU: Final = Problem(
     evidence="The first retransmission of each, or the small packet that passed. The cost is the time in which it was "
     "blocked, with the outages that it caused.",
     example="MTU problem of sessions 0 to 2: 15,928 bytes to the initiator did not get through for 26.2 s, but smaller "
-    "packets did. The path MTU is too small, or a hop drops long packets. The tap never saw these bytes on 2 "
-    "connections, and the receiver never acknowledged them. The largest segment that got through had 1448 bytes. Both "
-    "sides announced an MSS of 1460. No ICMP message reported it.",
+    "packets did. The path MTU is too small, or a hop drops long packets. No ICMP message reported it.",
     # long packets only, or all
     shown_by=f"read {LAN} --fault mtu-hole,for=20s",
     near_miss=f"read {LAN} --fault black-out,for=3s",

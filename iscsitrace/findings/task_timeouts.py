@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
 import numpy as np
@@ -196,8 +197,11 @@ def _timeouts(history: History) -> Observation | None:
         f"{history.label}: {in_words(stuck)}{where} had no answer for {wording.time(worst.longest_ns)}, "
         f"from {history.since_start(worst.from_ns)} on{times}"
     )
+    if not worst.is_over:
+        text += ", and I/O did not resume in the capture"
     alive, side = _alive(history, worst, luns)
-    facts = [f"{capital(text)}.", _asked(history, worst), *_ending(history, worst), alive]
+    # what a headline leaves out comes last
+    facts = [f"{capital(text)}.", alive, _asked(history, worst), *_ending(history, worst)]
     frames = [row["command_frame"] for row in stuck.select(slice(0, 3)).rows(("command_frame",))]
     frames += [each.row[name] for each in worst.requests for name in ("request_frame", "response_frame")]
     return Observation(
@@ -213,7 +217,15 @@ def _timeouts(history: History) -> Observation | None:
 
 def _asked(history: History, episode: Episode) -> str:
     """What the initiator sent, in order."""
-    words = [each.words(history) for each in episode.requests]
+    answered = groupby(episode.requests, lambda each: (each.row["function_text"], each.row["response_text"]))
+    words = []
+    for (function, response), same in answered:
+        first, *others = same
+        if not others:
+            words.append(first.words(history))
+            continue
+        since, until = (history.since_start(each.row["request_ns"]) for each in (first, others[-1]))
+        words.append(f"{function} {len(others) + 1} times from {since} to {until} ({response or 'no response'})")
     if len(words) > _NAMED:
         words = [*words[: _NAMED - 1], f"{len(words) - _NAMED} more", words[-1]]
     return f"The initiator sent {', then '.join(words)}."
@@ -226,9 +238,7 @@ def _ending(history: History, episode: Episode) -> Iterator[str]:
         yield lost.how(history)
         if lost.login_ns is not None:
             yield f"It logged in again at {history.since_start(lost.login_ns)}."
-    if not episode.is_over:
-        yield "I/O did not resume in the capture."
-    elif episode.outage_ns:
+    if episode.is_over and episode.outage_ns:
         yield f"I/O resumed at {history.since_start(episode.until_ns)}."
 
 
@@ -265,9 +275,9 @@ TASK_TIMEOUT: Final = Problem(
     "is the path.",
     evidence="The commands, the requests and their responses. The cost is the time without progress; where other "
     "commands progressed, that of the command that waited longest.",
-    example="Sessions 1 and 2: 1 READ command to LUN 0 had no answer for 14.1 s, from 12.64 s on. The initiator sent "
-    "ABORT TASK at 23.72 s (no response). The initiator closed the connection at 26.77 s. It logged in again at 29.81 "
-    "s. I/O resumed at 29.84 s. Meanwhile the target answered 2 NOP-Outs: this points to the storage behind LUN 0.",
+    example="Sessions 1 and 2: 1 READ command to LUN 0 had no answer for 14.1 s, from 12.64 s on. "
+    "Meanwhile the target answered 2 NOP-Outs: this points to the storage behind LUN 0. The initiator sent ABORT TASK "
+    "at 23.72 s (no response).",
     severity="error",
     rank="failure",
     advice=(

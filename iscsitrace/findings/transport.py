@@ -357,6 +357,12 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     advice=(
         Advice(FIX_LOSSES, _no_losses, only_if=_sender_loses),
         _TOLERATE_LOSSES,
+        Advice(
+            "Capture a longer transfer. Slow start ends by itself, and needs no change. If the wait stays, the send "
+            "buffer is small: raise the third value of net.ipv4.tcp_wmem and net.core.wmem_max on the sender.",
+            only_if=lambda case: not _sender_loses(case),
+            touches=WHOLE_HOST,
+        ),
         Advice(SHARE_PATH, _losses_of_more_connections, only_if=issues_in_parallel, touches=NEXT_LOGIN),
     ),
     where=partial(_limited_after_restarts, is_restarting=False),

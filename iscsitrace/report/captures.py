@@ -59,7 +59,7 @@ def describe(
     others = [each.tell() for each in rest[: LISTED if len(rest) <= LISTED else IN_FULL]]
     main = next((number for number in order if lead and number in lead.sessions), None)
     remedies, looks = Remedies(), inline.Looks()
-    opening = Opening("What limits it", "No iSCSI session was found.")
+    opening = Opening("Diagnosis", "No iSCSI session was found.")
     found: list[Section] = []
     if isinstance(trace, TappedTrace):
         plots = figures.of_places(trace, main, looks) if has_pictures and main is not None else None

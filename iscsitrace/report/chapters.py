@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from iscsitrace.diagnosis.headline import to_act_on
 from iscsitrace.measure import line, path, waits, workload
 from iscsitrace.measure import tap_position as tap
 from iscsitrace.measure.budget import Budget
@@ -31,27 +32,23 @@ FIRST_FINDINGS: Final = 2
 def opening(trace: Trace, subject: Subject, told: Findings, timeline: tuple[Picture, ...] = ()) -> Opening:
     """What the report says first of a session or story, of which all of this was ``told``."""
     rows = [row for row in trace.connections.rows() if subject.has(row)]
-    broken = failure.facts(trace, subject)
     return Opening(
-        question=f"What happened to {subject.label}" if broken else f"What limits {subject.label}",
+        question=f"Diagnosis of {subject.label}",
         headline=subject.headline.text,
         facts=tuple(_facts(trace, rows, subject.commands(trace), subject.time)),
         label=subject.label,
         peers=_peers(trace, subject, rows),
         breakdowns=(*places.breakdown(trace, subject.sessions, subject.label), *breakdown(subject.label, subject.time)),
-        findings=first_findings(told.every, is_broken=bool(broken)),
-        failure=broken,
+        findings=first_findings(subject, told),
+        failure=failure.facts(trace, subject),
         timeline=timeline,
     )
 
 
-def first_findings(told: Iterable[FoundProblem], *, is_broken: bool) -> tuple[FoundProblem, ...]:
-    """What has to be done something about: the finding of the headline, then other problems with advice of their own;
-    where something broke, only what did.
-    """
-    found = [each for each in told if each.is_leading or (each.is_problem and _is_new(each))]
-    found.sort(key=lambda each: not each.is_leading)
-    return tuple([each for each in found if each.is_failure or not is_broken][:FIRST_FINDINGS])
+def first_findings(subject: Subject, told: Findings) -> tuple[FoundProblem, ...]:
+    """The first findings that something has to be done about, of all that were ``told``."""
+    by_name = {each.name: each for each in told.every}
+    return tuple(by_name[each.name] for each in to_act_on(subject.headline, subject.findings)[:FIRST_FINDINGS])
 
 
 def _is_new(found: FoundProblem) -> bool:
@@ -61,7 +58,7 @@ def _is_new(found: FoundProblem) -> bool:
 
 def told(subject: Subject, remedies: Remedies) -> Findings:
     """Its findings; ``remedies`` are those that the report has said before."""
-    return remedies.told(subject.findings, subject.label, subject.headline, subject.sessions)
+    return remedies.told(subject.findings, subject.label, subject.sessions)
 
 
 def findings(lead: Subject, first: Findings, rest: Iterable[Subject], remedies: Remedies) -> Section:

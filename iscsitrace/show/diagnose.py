@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.diagnosis.headline import weight
+from iscsitrace.diagnosis.headline import to_act_on, weight
 from iscsitrace.measure import capture_health
 from iscsitrace.relate import loads
 from iscsitrace.show import inputs, verdict_groups
@@ -18,7 +18,6 @@ from iscsitrace.wording.parts import BY_NAME
 
 if TYPE_CHECKING:
     from iscsitrace.diagnosis.examination import Diagnosis
-    from iscsitrace.diagnosis.headline import Headline
     from iscsitrace.diagnosis.opinions import Opinion
     from iscsitrace.findings.finding import Finding
     from iscsitrace.measure.budget import Budget
@@ -102,23 +101,13 @@ def _steps(shown: Shown) -> list[str]:
     steps = [
         (place, advice, gains)
         for headline, findings in told
-        for finding in _leading(headline, findings)
+        for finding in to_act_on(headline, findings)
         for place, (advice, gains) in enumerate(finding.gains_by_advice())
     ]
     words: dict[str, str] = {}
     for _, advice, gains in sorted(steps, key=lambda each: each[0]):
         words.setdefault(advice.text, _with_notes(advice.text, notes_on(advice, gains)))
     return [f"  {number}. {step}" for number, step in enumerate([*words.values()][:_STEPS], start=1)]
-
-
-def _leading(headline: Headline, findings: Sequence[Finding]) -> list[Finding]:
-    """The finding of the headline, then others that are problems."""
-    if headline.kind not in ("limited", "problem"):
-        return []
-    lead = headline.finding
-    name = lead.name if lead else ""
-    own = [finding for finding in findings if finding.name == name or finding.is_problem]
-    return sorted(own, key=lambda each: each.name != name)
 
 
 def _with_notes(step: str, notes: str) -> str:
@@ -162,13 +151,13 @@ def _in_detail(shown: Shown) -> Iterator[Section]:
     remedies = Remedies()
     # what was found of connects without a session has no other place
     for story in shown.unanswered:
-        yield _findings(story.label, story.findings, story.headline, remedies, story.story.numbers)
+        yield _findings(story.label, story.findings, remedies, story.story.numbers)
     of_stories: set[int] = set()
     for label, opinion in shown.in_full:
         yield from _time(label, opinion)
         new = [finding for finding in opinion.findings if id(finding) not in of_stories]
         if new:
-            yield _findings(label, new, opinion.headline, remedies)
+            yield _findings(label, new, remedies)
         # sessions of one story share its findings, which are shown once
         of_stories.update(map(id, opinion.findings))
 
@@ -220,13 +209,11 @@ def breakdown(label: str, time: Budget | None) -> tuple[Breakdown, ...]:
     return (Breakdown(f"Time breakdown of {label}", parts),)
 
 
-def _findings(
-    label: str, findings: Sequence[Finding], headline: Headline, remedies: Remedies, sessions: Sequence[int] = ()
-) -> Section:
+def _findings(label: str, findings: Sequence[Finding], remedies: Remedies, sessions: Sequence[int] = ()) -> Section:
     has_shares = any(each.share and each.rank != "failure" for each in findings)
     return Section(
         f"Findings of {label}" + (", in percent of the I/O time" if has_shares else ""),
-        (remedies.told(findings, label, headline, sessions),),
+        (remedies.told(findings, label, sessions),),
     )
 
 

@@ -139,12 +139,6 @@ class FoundProblem(NamedTuple):
     text: str
     steps: tuple[Step, ...] = ()
     display_filter: str = ""
-    is_failure: bool = False
-    """Whether something broke."""
-    is_problem: bool = False
-    """Whether something is wrong that a person has to read first."""
-    is_leading: bool = False
-    """Whether the headline is of it."""
     of: str = ""
     """What its share is of."""
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from iscsitrace.show.document import Findings, FoundProblem, Step
 
 if TYPE_CHECKING:
-    from iscsitrace.diagnosis.headline import Headline
     from iscsitrace.findings.finding import Advice, AdviceGain, Finding
     from iscsitrace.fit.gain import Gain
 
@@ -53,10 +52,8 @@ class Remedies:
         self._said: dict[str, tuple[str, str]] = {}
         self._gains: set[tuple[str, str]] = set()
 
-    def told(
-        self, findings: Sequence[Finding], label: str, headline: Headline, sessions: Sequence[int] = ()
-    ) -> Findings:
-        """Findings of ``label`` below its headline; of a story of several ``sessions``, a share may be of one."""
+    def told(self, findings: Sequence[Finding], label: str, sessions: Sequence[int] = ()) -> Findings:
+        """Findings of ``label``; of a story of several ``sessions``, a share may be of one."""
         return Findings(
             tuple(
                 FoundProblem(
@@ -66,9 +63,6 @@ class Remedies:
                     text=each.text,
                     steps=tuple(Step(*step) for step in self.steps(each, label)),
                     display_filter=each.display_filter or "",
-                    is_failure=each.rank == "failure",
-                    is_problem=each.is_problem,
-                    is_leading=each.name == headline.name,
                     of=_share_of(each, sessions),
                 )
                 for each in findings

@@ -254,6 +254,25 @@ def lead_of(*findings: Any) -> str:
     return name
 
 
+def acted_on(lead: Any, *others: Any, kind: headline.Kind = "problem") -> list[str]:
+    first = headline.Headline("", lead.name, kind, finding=lead)
+    return [each.name for each in headline.to_act_on(first, (*others, lead))]
+
+
+def test_what_something_has_to_be_done_about() -> None:
+    note, slow, slower = found("n", 0, 0.5, rank="note"), *(found(name, 0, 0.5, rank="slowness") for name in "ab")
+    # the finding of the headline first, then other problems; no notes
+    assert acted_on(slower, note, slow) == ["b", "a"]
+    assert acted_on(found("limit", 0, 0.5), note, slow, kind="limited") == ["limit", "a"]
+    # what broke, and no slowness beside it
+    broke, also = (found(name, 0, 0.5, rank="failure") for name in ("broke", "also"))
+    also.is_problem = True
+    assert acted_on(broke, slow, also) == ["broke", "also"]
+    # nothing is to be done where nothing is wrong, or nothing is known
+    for kind in ("healthy", "unknown"):
+        assert acted_on(note, note, kind=kind) == []
+
+
 @pytest.mark.parametrize("rank", ["limit", "slowness"])
 @pytest.mark.parametrize(
     ("specific", "general", "named"),

@@ -94,6 +94,8 @@ def test_every_recording_gets_its_headline(file: Path) -> None:
     for opinion in (*diagnosis.sessions.values(), *diagnosis.connections.values()):
         assert opinion.headline.text.endswith(".")
         assert "  " not in opinion.headline.text
+        # three sentences at most: the others are details
+        assert opinion.headline.text.count(". ") < 3
         _check(opinion, trace.packet_count)
     if file not in RECORDED:
         return

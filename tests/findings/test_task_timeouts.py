@@ -53,9 +53,9 @@ def test_the_command_its_abort_and_the_end_are_one_story() -> None:
     finding = found(diagnosis)
     assert finding
     assert finding.text == (
-        "Session 0: 1 READ command to LUN 0 had no answer for 5.2 s, from 0.10 s on. The initiator sent ABORT TASK at "
-        "5.10 s (function complete, 200.0 ms later). I/O resumed at 6.00 s. TCP retransmitted too little for a path "
-        "fault: this points to the target, or the storage behind LUN 0."
+        "Session 0: 1 READ command to LUN 0 had no answer for 5.2 s, from 0.10 s on. TCP "
+        "retransmitted too little for a path fault: this points to the target, or the storage behind LUN 0. "
+        "The initiator sent ABORT TASK at 5.10 s (function complete, 200.0 ms later). I/O resumed at 6.00 s."
     )
     assert finding.spans == ((at(0.1), at(6.0)),)
     assert finding.cost_ns == 5.9 * SECOND
@@ -105,10 +105,10 @@ def test_every_step_is_named_and_a_new_login_belongs_to_it() -> None:
     finding = found(diagnosis)
     assert finding
     assert finding.text == (
-        "Sessions 0 and 1: 1 READ command to LUN 0 had no answer for 12.0 s, from 0.10 s on. The initiator sent ABORT "
-        "TASK at 5.10 s (no response), then LOGICAL UNIT RESET at 8.10 s (no response). The initiator closed the "
-        "connection at 12.10 s. It logged in again at 14.01 s. I/O resumed at 15.20 s. TCP retransmitted too little "
-        "for a path fault: this points to the target, or the storage behind LUN 0."
+        "Sessions 0 and 1: 1 READ command to LUN 0 had no answer for 12.0 s, from 0.10 s on. TCP "
+        "retransmitted too little for a path fault: this points to the target, or the storage behind LUN 0. The "
+        "initiator sent ABORT TASK at 5.10 s (no response), then LOGICAL UNIT RESET at 8.10 s (no response). The "
+        "initiator closed the connection at 12.10 s. It logged in again at 14.01 s. I/O resumed at 15.20 s."
     )
     assert finding.cost_ns == pytest.approx(15.1 * SECOND)
     assert [found(diagnosis, name) for name in ("io_outage", "connection_lost", "task_aborts")] == [None, None, None]
@@ -127,10 +127,10 @@ def test_a_volume_on_which_others_progress_is_not_out() -> None:
     assert finding
     assert finding.cost_ns == pytest.approx(5.1 * SECOND)
     # reads that ended after 1.1 s, a second after the stuck one was sent, and before 5.2 s: at 1.2, 1.3, ... 5.1 s
-    assert finding.text.endswith(
-        "Meanwhile the target answered 1 NOP-Out and 40 commands to other LUNs: this points to the storage behind LUN "
-        "0."
-    )
+    assert (
+        "Meanwhile the target answered 1 NOP-Out and 40 commands to other LUNs: this points to the storage "
+        "behind LUN 0."
+    ) in finding.text
 
 
 @pytest.mark.parametrize(("waited_s", "is_stuck"), [(0.999, False), (1.0, True)])
@@ -192,7 +192,24 @@ def test_what_never_resumes_is_final() -> None:
     finding = found(told.diagnosis())
     assert finding
     assert finding.is_final
-    assert "I/O did not resume in the capture." in finding.text
+    assert "had no answer for 19.9 s, from 0.10 s on, and I/O did not resume in the capture. " in finding.text
+
+
+def test_a_headline_has_three_sentences_however_often_it_was_aborted() -> None:
+    told = Told()
+    told.session(0, 40)
+    told.reads(0, 0.0, 20)
+    number = told.read(0, 0.1, None)
+    for second in range(2, 32, 2):
+        request(told, second, None, referenced_cycle=number, **ABORT_TASK)
+    told.time(0, 0.1, 40.0, "outage")
+    diagnosis = told.diagnosis()
+    finding, first = found(diagnosis), diagnosis.headline
+    assert finding
+    assert first
+    assert "The initiator sent ABORT TASK 15 times from 2.00 s to 30.00 s (no response)." in finding.text
+    assert first.text.count(". ") == 2
+    assert first.text.endswith(".")
 
 
 @pytest.mark.parametrize("tap", ["initiator", "target"])
@@ -205,7 +222,7 @@ def test_recordings_of_kernels(name: str, lun: int, least_s: float, tap: str) ->
     assert finding.cost_ns
     assert least_s * SECOND <= finding.cost_ns <= (least_s + 5) * SECOND
     assert "ABORT TASK" in finding.text
-    assert finding.text.endswith(f"the target answered 2 NOP-Outs: this points to the storage behind LUN {lun}.")
+    assert f"the target answered 2 NOP-Outs: this points to the storage behind LUN {lun}. " in finding.text
     assert [found(diagnosis, name) for name in ("io_outage", "task_aborts", "connection_lost")] == [None] * 3
     assert diagnosis.headline
     assert diagnosis.headline.name == "task_timeout"

@@ -357,7 +357,8 @@ def test_a_sender_that_waits_for_acks_without_losses_is_a_limit(losses_of_the_in
         "The target waited for ACKs although the receive window had room and no packet was lost. This is TCP slow "
         "start or a small send buffer: the capture cannot tell them apart."
     )
-    assert found.advice == ()
+    (advice,) = found.advice
+    assert advice.startswith("Capture a longer transfer.")
     assert story.opinion().headline.kind == "limited"
 
 
@@ -369,8 +370,8 @@ def test_more_connections_are_advised_only_where_several_commands_are_in_flight(
         assert found
         return " ".join(found.advice)
 
-    assert advice(1) == ""
-    assert advice(2).startswith("Use 2 to 4 paths")
+    assert "paths" not in advice(1)
+    assert "Use 2 to 4 paths" in advice(2)
 
 
 def test_the_sender_that_restarted_most_often_is_named() -> None:

@@ -21,8 +21,7 @@ NAMES = {"initiator_name": "host", "target_name": "disk"}
 
 
 def _told(said: Remedies, finding: Finding, *sessions: int) -> FoundProblem:
-    headline = Headline("Session is healthy.")
-    (found,) = said.told([finding], f"session {sessions[0]}", headline, sessions).every
+    (found,) = said.told([finding], f"session {sessions[0]}", sessions).every
     return found
 
 
@@ -46,7 +45,7 @@ def test_a_finding_has_a_step_for_each_advice_with_its_gains() -> None:
         ("Do this.", ""),
         ("Do that.", "model: up to 2.0x with queue depth 8, about 5.0x (2.0x to 2.2x) with queue depth 9"),
     ]
-    assert (found.display_filter, found.is_failure) == ("frame.number in {4, 9}", True)
+    assert found.display_filter == "frame.number in {4, 9}"
     bare = _told(said, Finding(problem, "info", None, "Text.", ()), 3)
     assert (bare.cost, bare.display_filter) == ("", "")
     assert [step.advice for step in bare.steps] == ["See odd of session 2."]

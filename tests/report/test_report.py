@@ -147,7 +147,7 @@ def test_the_headline_is_that_of_the_diagnosis_and_comes_first(wan: FilePath, pa
     assert verdict.startswith("Session 0 is limited by network latency. ")
     assert "A round trip takes 16.0 ms." in verdict
     headings = [each.words for each in parsed.elements if each.tag in ("h1", "h2", "h3")]
-    assert headings[:3] == ["wan.pcapng", "What limits session 0", "What to change"]
+    assert headings[:3] == ["wan.pcapng", "Diagnosis of session 0", "What to change"]
 
 
 def test_the_bar_adds_up_and_marks_the_limiter(document: Document, parsed: Page) -> None:
@@ -353,7 +353,7 @@ def test_markdown_code_cannot_be_ended_from_within() -> None:
 
 
 def test_a_document_of_a_single_section_is_rendered() -> None:
-    lead = Opening("What limits session 3", "Session 3 waits.", label="session 3", peers="a to b")
+    lead = Opening("Diagnosis of session 3", "Session 3 waits.", label="session 3", peers="a to b")
     plots = Plots((Picture("P", "T", "how", ("note",), '<svg viewBox="0 0 1 1"></svg>', []),))
     document = Document("t", "s", lead, (Section("X", ("line", Grid("none", ("a",), ()), plots), "x"),))
     parsed = Page(page.render(document, "1"))
@@ -384,7 +384,7 @@ def test_markdown_goes_to_standard_output(wan: FilePath) -> None:
     code, text, _ = report("--format", "md", "-o", "-", wan)
     assert code == 0
     assert text.startswith("# wan.pcapng\n")
-    assert "## What limits session 0\n\n**Session 0 is limited by network latency. " in text
+    assert "## Diagnosis of session 0\n\n**Session 0 is limited by network latency. " in text
 
 
 def test_the_default_name_is_that_of_the_capture(

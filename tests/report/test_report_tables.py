@@ -442,7 +442,7 @@ def test_commands_without_status_have_no_rank_and_gaps_are_not_idle(odd: Path) -
     sessions = json_of("diagnose", odd)["sessions"]
     lead = max(sessions, key=lambda row: row["read_bytes"] + row["write_bytes"])
     shown = report(odd, "--session", str(lead["session"]))
-    assert (lead["cycle_count"], f"## What limits session {lead['session']}\n" in shown) == (13, True)
+    assert (lead["cycle_count"], f"## Diagnosis of session {lead['session']}\n" in shown) == (13, True)
     found = tables(shown)
     assert len(found["Slowest 12 of 12 commands"][1]) == 12
     assert "\nThe latency of 1 command is unknown: packets are missing from the capture.\n" in shown

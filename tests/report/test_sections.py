@@ -11,7 +11,6 @@ from iscsitrace.diagnosis.headline import Headline, Verdict
 from iscsitrace.errors import InputInvalid
 from iscsitrace.report import captures
 from iscsitrace.report.captures import Entry
-from iscsitrace.report.chapters import first_findings
 from iscsitrace.report.sections import _connections, _making, _parameters, _slowest, _traffic
 from iscsitrace.report.subject import Subject
 from iscsitrace.show.document import Document, FoundProblem, Opening, Part, Section
@@ -272,21 +271,12 @@ def test_more_sessions_than_a_person_reads_are_rows_of_names_and_times_the_worst
 # --- a document
 
 
-def problem(name: str, **options: Any) -> FoundProblem:
-    return FoundProblem(name, "warning", "", "text", (), **options)
+def problem(name: str) -> FoundProblem:
+    return FoundProblem(name, "warning", "", "text", ())
 
 
 def test_what_a_document_says_first() -> None:
-    findings = (
-        problem("note_0"), problem("problem_1", is_problem=True), problem("lead_2", is_leading=True),
-        problem("problem_3", is_problem=True),
-    )  # fmt: skip
-    # two of them: the first has two pieces of advice there
-    assert [each.name[-1] for each in first_findings(findings, is_broken=False)] == ["2", "1"]
-    assert first_findings(findings[:1], is_broken=False) == ()
-    broken = (*findings, problem("failure_4", is_problem=True, is_failure=True))
-    assert [each.name[-1] for each in first_findings(broken, is_broken=True)] == ["4"]
-    opening = Opening("What limits session 0", "Slow. Very.")
+    opening = Opening("Diagnosis of session 0", "Slow. Very.")
     assert opening.lines == ("Slow.", "Very.")
     assert problem("small_r2t_rounds").title == "Small R2T rounds"
     assert problem("r2t_late").title == "R2T late"

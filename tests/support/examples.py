@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from iscsitrace.diagnosis.examination import Diagnosis
 from iscsitrace.diagnosis.registry import PROBLEMS
 from iscsitrace.findings.finding import Finding
+from iscsitrace.wording.sentences import brief
 
 _AMOUNT = re.compile(r"\S*\d\S*?(?: (?:ns|µs|ms|s|bytes|KiB|MiB|MB/s|KB/s|%))?(?=[,.;:)]*(?:\s|$))")
 
@@ -23,7 +24,7 @@ def all_findings(diagnosis: Diagnosis) -> list[Finding]:
 
 def assert_is_example(diagnosis: Diagnosis, name: str) -> None:
     """Asserts that a diagnosis has a finding, in the words of its example."""
-    sentences = [_words(each.text) for each in all_findings(diagnosis) if each.name == name]
+    sentences = [_words(brief(each.text)) for each in all_findings(diagnosis) if each.name == name]
     assert _words(PROBLEMS[name].example) in sentences, [
         each.text for each in all_findings(diagnosis) if each.name == name
     ]
