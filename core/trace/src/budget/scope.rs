@@ -195,19 +195,22 @@ impl<'a> Scope<'a> {
         let numbered = (0..).zip(self.cycles.iter().map(|&cycle| cycle as usize));
         let known = numbered.filter(|&(_, cycle)| start_ns(cycle) != NULL_NS && ended_ns(cycle) >= start_ns(cycle));
         let mut push = |time_ns, change, frame| events.push(Event { time_ns, change, frame });
-        let is_unsolicited = |cycle: usize| cycles.is_write[cycle] && cycles.r2t_count[cycle] == 0;
+        // what of a request passed the tap after its first packet: the rest of the command, and data that wait for no R2T
+        let rest = |cycle: usize| {
+            let is_unsolicited = cycles.is_write[cycle] && cycles.r2t_count[cycle] == 0;
+            let data = is_unsolicited.then(|| (cycles.data_last_ns[cycle], cycles.data_last_frame.get(cycle)));
+            [Some((cycles.command_last_ns[cycle], NULL_U64)), data]
+                .map(|each| each.filter(|&(time_ns, _)| time_ns > start_ns(cycle)))
+        };
         for (place, cycle) in known.clone() {
-            let last_ns = cycles.command_last_ns[cycle];
-            let last_ns = if is_unsolicited(cycle) { last_ns.max(cycles.data_last_ns[cycle]) } else { last_ns };
-            let is_whole = last_ns <= start_ns(cycle);
+            let is_whole = rest(cycle).iter().all(Option::is_none);
             push(start_ns(cycle), Change::Command(place, is_whole), cycles.command_frame.get(cycle));
         }
-        for (place, cycle) in known.clone().filter(|&(_, cycle)| cycles.command_last_ns[cycle] > start_ns(cycle)) {
-            push(cycles.command_last_ns[cycle], Change::Requested(place), NULL_U64);
-        }
-        for (place, cycle) in known.clone().filter(|&(_, cycle)| is_unsolicited(cycle)) {
-            if cycles.data_last_ns[cycle] > start_ns(cycle) {
-                push(cycles.data_last_ns[cycle], Change::Requested(place), cycles.data_last_frame.get(cycle));
+        for of_data in [0, 1] {
+            for (place, cycle) in known.clone() {
+                if let Some((time_ns, frame)) = rest(cycle)[of_data] {
+                    push(time_ns, Change::Requested(place), frame);
+                }
             }
         }
         for (place, cycle) in known {
