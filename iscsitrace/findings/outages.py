@@ -225,10 +225,11 @@ class _Evidence:
         """What became of the connection, and what ended the outage, as sentences."""
         outage, history, loss = self.outage, self.history, self._loss
         if loss:
-            yield loss.how(history)
-            yield from loss.rebuilding.sentences()
+            how = loss.how(history)
             if loss.login_ns is not None:
-                yield f"The initiator logged in again at {history.since_start(loss.login_ns)}."
+                how = f"{how.removesuffix('.')}; the initiator logged in again at {history.since_start(loss.login_ns)}."
+            yield how
+            yield from loss.rebuilding.sentences()
         if outage.is_over and loss is None:
             yield "I/O resumed on the same connection."
 

@@ -165,7 +165,7 @@ def test_an_outage_goes_on_until_the_next_session_reads() -> None:
     # the read of the next session ended the outage
     assert ": 1 READ command waited." in finding.text
     assert finding.text.endswith(
-        " The initiator closed the connection at 5.30 s, 5.1 s after an unanswered NOP. The initiator logged in again "
+        " The initiator closed the connection at 5.30 s, 5.1 s after an unanswered NOP; the initiator logged in again "
         "at 8.01 s."
     )
     assert finding.text.count("NOP") == 1
@@ -254,4 +254,4 @@ def test_a_connection_that_nobody_closed_is_lost_by_the_outage() -> None:
     assert headline
     assert (headline.name, headline.spans) == ("io_outage", ((at(0.1), at(13.105)),))
     assert headline.finding
-    assert "The connection fell silent at 0.10 s. The initiator logged in again at 13.01 s." in headline.finding.text
+    assert "The connection fell silent at 0.10 s; the initiator logged in again at 13.01 s." in headline.finding.text

@@ -74,6 +74,8 @@ pub(super) struct Direction {
     pub(super) evidence: Evidence,
     /// Offset up to which the receiver acknowledged, as each tap shows it.
     acknowledged: [i64; 2],
+    /// When the ACK at the receiver's tap advanced last.
+    advanced_ns: i64,
     /// Time and offset of the latest ACK at the receiver's tap.
     latest_ack: Option<(i64, i64)>,
     has_sack: bool,
@@ -107,6 +109,7 @@ impl Direction {
             remembered: Latest::default(),
             evidence: Evidence::default(),
             acknowledged: [i64::MIN; 2],
+            advanced_ns: i64::MIN,
             latest_ack: None,
             has_sack: false,
             reported: i64::MIN,
@@ -138,6 +141,7 @@ impl Direction {
             self.stream.synchronize(side, header.sequence_number);
             self.counts.mss_bytes[side] = header.maximum_segment_size;
             self.counts.window_scale[side] = header.window_scale;
+            self.has_sack |= header.settles_sack();
         }
         let Some(packet_start) = self.stream.offset(side, header.sequence_number) else {
             return self.stream.note_outside(header.sequence_number);
@@ -223,6 +227,10 @@ impl Direction {
         let (packet_start, packet_end) = (passage.start, passage.end);
         if side == SENDER && packet_start < self.highest_at[SENDER] {
             passage.fate.is_repeat = true;
+            // by the clocks of both taps: what was acknowledged before the fastest packet would have arrived
+            let least_ns = self.counts.transit_ns.map_or(i64::MIN, |(least, _)| least);
+            passage.fate.is_needless = packet_end <= self.acknowledged[RECEIVER]
+                && self.advanced_ns < passage.time_ns.saturating_add(least_ns);
             let is_open = |each: &Passage| !each.fate.is_acknowledged;
             self.data[SENDER].mark(packet_start, packet_end, is_open, |fate| fate.is_resent = true);
         }
@@ -252,8 +260,10 @@ impl Direction {
             let is_older =
                 |each: &Passage| !each.fate.is_acknowledged && latest_match.is_none_or(|serial| each.serial < serial);
             // a split passage keeps its awaited byte in its first part only
+            let is_needless = packet_end <= acknowledged;
             self.data[SENDER].mark(packet_start, packet_end, is_older, |fate| {
                 fate.refills = fate.refills.saturating_add(1);
+                fate.needless_refills = fate.needless_refills.saturating_add(u8::from(is_needless));
                 fate.is_awaited |= acknowledged >= packet_start && acknowledged < packet_end;
             });
         }
@@ -401,7 +411,8 @@ impl Direction {
                     let answered_ns = each.time_ns.saturating_add(greatest_ns).saturating_add(ACKNOWLEDGED_WITHIN_NS);
                     each.fate.is_lacking |=
                         latest_ack.is_some_and(|(time_ns, offset)| offset <= each.start && time_ns > answered_ns);
-                    side == RECEIVER || is_end || each.fate.is_acknowledged || each.fate.refills > 0
+                    let is_refilled = each.fate.refills > 0 && std::mem::replace(&mut each.fate.is_answered, true);
+                    side == RECEIVER || is_end || each.fate.is_acknowledged || each.fate.is_needless || is_refilled
                 },
                 &mut gone,
             );

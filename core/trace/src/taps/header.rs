@@ -27,6 +27,8 @@ pub(super) struct Header {
     pub(super) maximum_segment_size: Option<u16>,
     /// Of a SYN.
     pub(super) window_scale: Option<u8>,
+    /// Of a SYN.
+    pub(super) is_sack_permitted: bool,
     pub(super) sack: [(u32, u32); 4],
     pub(super) sack_count: u8,
 }
@@ -48,6 +50,7 @@ impl Header {
             timestamps: None,
             maximum_segment_size: None,
             window_scale: None,
+            is_sack_permitted: false,
             sack: [(0, 0); 4],
             sack_count: 0,
         };
@@ -60,8 +63,15 @@ impl Header {
             header.timestamps = options.timestamps;
             (header.sack, header.sack_count) = (options.sack, options.sack_count);
             (header.maximum_segment_size, header.window_scale) = (options.maximum_segment_size, options.window_scale);
+            header.is_sack_permitted = options.is_sack_permitted;
         }
         header
+    }
+
+    /// Whether it is a SYN-ACK that settles that both sides report by SACK (RFC 2018, section 2).
+    #[inline]
+    pub(super) fn settles_sack(&self) -> bool {
+        self.is_sack_permitted && self.flags.is_syn() && self.flags.is_ack()
     }
 
     /// What it takes of the sequence space: payload, SYN and FIN (RFC 9293, section 3.4).

@@ -9,6 +9,8 @@ use iscsitrace_wire::serial::SerialNumber;
 pub(super) struct Fate {
     /// Its bytes begin below the highest that this tap had seen: most likely a retransmission.
     pub(super) is_repeat: bool,
+    /// The receiver had acknowledged its bytes before it could arrive.
+    pub(super) is_needless: bool,
     /// A later copy of its bytes passed the sender's tap before an ACK covered them.
     pub(super) is_resent: bool,
     /// The receiver acknowledged its bytes before any other copy of them passed the receiver's tap.
@@ -26,8 +28,19 @@ pub(super) struct Fate {
     pub(super) is_echoed: bool,
     /// The receiver reported later bytes while it lacked these: it was overtaken, or another packet brought them.
     pub(super) is_overtaken: bool,
-    /// A D-SACK says that its bytes arrived more than once.
-    pub(super) is_reported_twice: bool,
+    /// D-SACKs that say that its bytes arrived once more, at the receiver's tap and at the sender's.
+    pub(super) reports: [u8; 2],
+    /// Other copies of its bytes that passed the receiver's tap when the receiver had them: each of them has such a report.
+    pub(super) needless_refills: u8,
+    /// It was looked at since another copy passed the receiver's tap: the answer to that has passed, too.
+    pub(super) is_answered: bool,
+}
+
+impl Fate {
+    /// Whether its bytes arrived once more than the receiver's tap shows.
+    pub(super) fn is_reported_twice(&self) -> bool {
+        self.reports.iter().any(|&reports| reports > self.needless_refills)
+    }
 }
 
 /// One packet at one tap, or the part of it that the other tap has not seen.

@@ -34,12 +34,22 @@ impl Verdict {
 /// it has behind a hole, and what arrived twice.
 pub(super) fn of_sent(passage: &Passage, receiver: usize, has_sack: bool) -> Verdict {
     let Fate { is_repeat, is_resent, is_acknowledged, refills, is_awaited, .. } = passage.fate;
-    let Fate { is_lacking, is_stale, is_echoed, is_reported_twice, .. } = passage.fate;
+    let Fate { is_lacking, is_stale, is_echoed, is_needless, .. } = passage.fate;
+    let is_reported_twice = passage.fate.is_reported_twice();
     if is_echoed {
         return Verdict::missing_at(receiver);
     }
     if passage.start == passage.end {
         return if passage.flags & ACK != 0 { Verdict::LostUnlessMissed } else { Verdict::CannotTell };
+    }
+    if is_needless && has_sack {
+        // a receiver answers at once what it has already (RFC 9293, section 3.10.7.4; RFC 2883). A report that no copy at
+        // its tap explains says that one came, and not which
+        return match (is_reported_twice, is_stale) {
+            (true, _) => Verdict::CannotTell,
+            (false, true) => Verdict::LostUnlessMissed,
+            (false, false) => Verdict::LostInNetwork,
+        };
     }
     if is_acknowledged {
         // with an earlier or a later copy, either may be the one that arrived

@@ -32,6 +32,7 @@ impl Direction {
         if side == RECEIVER {
             self.note_echo(header);
         }
+        self.has_sack |= header.settles_sack();
         let offset = self.stream.offset(side, header.acknowledgment_number)?;
         if side == RECEIVER {
             self.latest_ack = Some((header.time_ns, offset));
@@ -39,6 +40,7 @@ impl Direction {
         if offset > self.acknowledged[side] {
             self.mark_acknowledged(side, self.acknowledged[side], offset);
             self.acknowledged[side] = offset;
+            self.advanced_ns = if side == RECEIVER { header.time_ns } else { self.advanced_ns };
         }
         if header.sack_count > 0 {
             self.selectively_acknowledge(side, header, offset);
@@ -59,6 +61,11 @@ impl Direction {
         }
     }
 
+    /// A D-SACK of these bytes.
+    fn note_report(&mut self, side: usize, left: i64, right: i64) {
+        self.data[SENDER].mark(left, right, |_| true, |fate| fate.reports[side] = fate.reports[side].saturating_add(1));
+    }
+
     #[cold]
     fn selectively_acknowledge(&mut self, side: usize, header: &Header, acknowledged: i64) {
         self.has_sack = true;
@@ -73,10 +80,10 @@ impl Direction {
             if index == 1
                 && let Some(first) = first.filter(|&first| is_twice(first))
             {
-                self.data[SENDER].mark(first.0, first.1, |_| true, |fate| fate.is_reported_twice = true);
+                self.note_report(side, first.0, first.1);
             }
             if index == 0 && right <= acknowledged {
-                self.data[SENDER].mark(left, right, |_| true, |fate| fate.is_reported_twice = true);
+                self.note_report(side, left, right);
             } else {
                 self.mark_acknowledged(side, left, right);
                 highest = highest.max(Some(left));

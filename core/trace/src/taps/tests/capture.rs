@@ -29,6 +29,7 @@ pub(super) struct Sent {
     /// TSecr.
     pub(super) echo: u32,
     pub(super) sack: Vec<(u32, u32)>,
+    pub(super) is_sack_permitted: bool,
     pub(super) hop_limit: u8,
     pub(super) traffic_class: u8,
 }
@@ -45,6 +46,7 @@ impl Sent {
             timestamp: 0,
             echo: 0,
             sack: Vec::new(),
+            is_sack_permitted: false,
             hop_limit: 64,
             traffic_class: 0,
         }
@@ -72,6 +74,9 @@ impl Sent {
             options.extend([1, 1, 8, 10]);
             options.extend(self.timestamp.to_be_bytes());
             options.extend(self.echo.to_be_bytes());
+        }
+        if self.is_sack_permitted {
+            options.extend([1, 1, 4, 2]);
         }
         if !self.sack.is_empty() {
             options.extend([1, 1, 5, 2 + 8 * self.sack.len() as u8]);

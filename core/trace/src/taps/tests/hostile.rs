@@ -29,6 +29,8 @@ fn sent() -> impl Strategy<Value = Sent> {
                 identification,
                 timestamp: value,
                 echo,
+                // the options have 40 bytes
+                is_sack_permitted: hop_limit % 2 == 0 && sack.is_empty(),
                 sack: if value != 0 { sack.into_iter().take(3).collect() } else { sack },
                 hop_limit,
                 traffic_class,

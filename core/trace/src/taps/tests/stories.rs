@@ -7,9 +7,16 @@ const BASE: u32 = u32::MAX - 2_499;
 
 /// A connection of both taps that has sent two segments of 1000 bytes; offset 0 is BASE.
 fn opened() -> Captures {
+    opened_with(false)
+}
+
+/// The same; both sides report by SACK, or do not say so.
+fn opened_with(is_sack_permitted: bool) -> Captures {
     let mut captures = Captures::default();
-    captures.pass_both(0, &Sent { acknowledgment_number: 0, ..Sent::data(BASE - 1, 0, 1).with_flags(SYN) });
-    captures.pass_both(6 * MS, &Sent { sequence_number: 899, ..Sent::ack(BASE, 1).with_flags(SYN | ACK) });
+    let syn = Sent { acknowledgment_number: 0, is_sack_permitted, ..Sent::data(BASE - 1, 0, 1).with_flags(SYN) };
+    captures.pass_both(0, &syn);
+    let syn_ack = Sent { sequence_number: 899, is_sack_permitted, ..Sent::ack(BASE, 1).with_flags(SYN | ACK) };
+    captures.pass_both(6 * MS, &syn_ack);
     captures.pass_both(12 * MS, &Sent::data(BASE, 0, 2));
     captures.pass_both(13 * MS, &Sent::data(BASE, 1000, 3).with_timestamp(13));
     captures.pass_both(14 * MS, &Sent::data(BASE + 1000, 1000, 4).with_timestamp(14));
@@ -111,6 +118,50 @@ fn an_unnecessary_retransmission_does_not_make_a_missing_packet_a_loss() {
     // a D-SACK says that both arrived
     let twice = Sent::ack(at(3000), 4).with_sack(&[(at(2000), at(3000))]);
     assert_eq!(with(&[Sent::ack(at(2000), 3), twice]), Some("missing_at_b"));
+}
+
+/// What the receiver had before, it reports when it comes again: what it did not report, it never got.
+#[test]
+fn a_retransmission_of_what_the_receiver_had_is_lost_if_it_is_not_reported() {
+    let with = |is_sack_permitted: bool, reports: &[i64]| {
+        let mut captures = opened_with(is_sack_permitted);
+        for (time_ms, identification) in [(230, 5), (630, 6)] {
+            captures
+                .pass_sender(time_ms * MS, &Sent::data(at(1000), 1000, identification).with_timestamp(time_ms as u32));
+        }
+        captures.pass_both(1_400 * MS, &Sent::data(at(1000), 1000, 7).with_timestamp(1_400));
+        let twice = Sent::ack(at(2000), 3).with_sack(&[(at(1000), at(2000))]);
+        for (time_ms, identification) in reports.iter().zip(10..) {
+            captures.pass_both(time_ms * MS, &Sent { identification, ..twice.clone() });
+        }
+        losses(&closed(captures, 2000).join()).iter().map(|row| row.3).collect::<Vec<_>>()
+    };
+    // the report is of the copy that passed both taps
+    assert_eq!(with(true, &[1_406]), ["lost_in_network"; 2]);
+    assert_eq!(with(true, &[]), ["lost_in_network"; 2]);
+    // one more came, which the capture lacks: of either copy
+    assert_eq!(with(true, &[640, 1_406]), ["cannot_tell"; 2]);
+    // who does not report says nothing by it
+    assert_eq!(with(false, &[]), ["cannot_tell"; 2]);
+}
+
+/// The second of two copies in order is acknowledged with the first, and no SACK was ever needed.
+#[test]
+fn lost_segments_that_came_again_in_order_were_lost() {
+    let with = |is_sack_permitted: bool| {
+        let mut captures = opened_with(is_sack_permitted);
+        for (time_ms, offset, identification) in [(30, 2000, 5), (31, 3000, 6)] {
+            let sent = Sent::data(at(offset), 1000, identification).with_timestamp(time_ms as u32);
+            captures.pass_sender(time_ms * MS, &sent);
+            let again = Sent { identification: identification + 4, ..sent.with_timestamp(200 + time_ms as u32) };
+            captures.pass_both((200 + time_ms) * MS, &again);
+        }
+        captures.pass_both(240 * MS, &Sent::ack(at(4000), 4));
+        losses(&closed(captures, 4000).join()).iter().map(|row| row.3).collect::<Vec<_>>()
+    };
+    assert_eq!(with(true), ["lost_in_network"; 2]);
+    // the first was awaited when its copy came
+    assert_eq!(with(false), ["lost_in_network", "cannot_tell"]);
 }
 
 /// Another enemy: a packet that others overtook, with a timestamp older than the one that the receiver has by then. It

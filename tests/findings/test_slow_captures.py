@@ -1,0 +1,317 @@
+"""Captures of each kind of slowness, simulated or of kernels: what is said at each tap and at both together.
+
+The truth is in the settings of each run: what it has to say, and what it must never say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from click.testing import CliRunner
+
+import iscsitrace
+from iscsitrace.cli import main
+from iscsitrace.diagnosis.examination import Diagnosis, examine
+from iscsitrace.findings import NEEDED
+from iscsitrace.taps.reading import read_taps
+from tests.support.capture_file import read_records, write_pcap
+from tests.support.conversation import Conversation, Session
+from tests.support.lab import needs_root
+from tests.support.pdu import Task
+from tests.support.runs import Runs
+from tests.support.scan import Said
+from tests.support.tables_by_hand import MS
+from tests.support.transport import ETHERNET
+from tests.support.transport import Path as Link
+
+TAPS: Final = ("initiator", "target")
+LAN: Final = "--one-way-delay 0.1ms --rate 10Gbit"
+WAN: Final = "--one-way-delay 8ms --rate 1Gbit"
+DEEPER: Final = "Keep more commands in flight"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of capture."""
+
+    options: str
+    """Of ``simulate``."""
+    kind: str
+    names: frozenset[str]
+    """Names that the headline may have."""
+    words: str = ""
+    """What the headline says."""
+    never: frozenset[str] = frozenset()
+    """Findings that are not there."""
+    not_advised: str = ""
+    """The beginning of advice that is not given."""
+    parts: Mapping[str, tuple[float, float]] | None = None
+    """Parts of the time breakdown, with the least and the largest share."""
+
+
+def _row(options: str, kind: str, names: str, **rest: Any) -> Row:
+    never = frozenset(rest.pop("never", "").split())
+    return Row(options, kind, frozenset(names.split()), never=never, **rest)
+
+
+def _times(fault: str, *seconds: float) -> str:
+    return " ".join(f"--fault {fault},at={each}s" for each in seconds)
+
+
+ROWS: Final[Mapping[str, Row]] = {
+    # each costs a retransmission time-out of 200 ms and more, and nothing else is wrong
+    "five black-outs of 300 ms": _row(
+        "read --block-size 64K --bytes 12M --one-way-delay 8ms --rate 200Mbit "
+        + _times("black-out,for=300ms", 0.5, 2, 3.5, 5, 6.5),
+        "problem",
+        "loss io_outage",
+        # of each way, or of both
+        words=" times (",
+    ),
+    # 500 packets of 1,514 bytes take 303 ms at 20 Mbit/s; TCP keeps less than that in the queue, and far more than 9 ms
+    **{
+        f"a line of 20 Mbit/s with a long queue, {operation}s": _row(
+            f"{operation} --block-size 128K --bytes 12M --queue-depth 8 --one-way-delay 4ms --rate 20Mbit --queue 500",
+            "limited",
+            "line_saturated",
+            words="20 Mbit/s",
+            never="slow_target congestion_window_small",
+            parts={"transfer": (0.9, 1.0), "target_service": (0.0, 0.02)},
+        )
+        for operation in ("read", "write")
+    },
+    "200 reads, every 20th held for 400 ms": _row(
+        "read --block-size 16K --bytes 3200K --one-way-delay 1ms --rate 1Gbit "
+        "--fault delayed-status,every=20,by=400ms,operation=read",
+        "problem",
+        "latency_outliers slow_target",
+        words="every 20th",
+        not_advised=DEEPER,
+        parts={"target_service": (0.85, 0.95)},
+    ),
+    "a small send buffer at depth 8": _row(
+        f"read --block-size 64K --bytes 16M --queue-depth 8 --set send-buffer=64K {WAN}",
+        "problem",
+        "send_buffer_small",
+        words="The target's send buffer was full",
+        never="queue_depth_low slow_target",
+        not_advised=DEEPER,
+        parts={"send_buffer": (0.8, 1.0)},
+    ),
+    # 8 commands of 1 ms, one after another: the line of 1 Gbit/s takes 0.14 ms for each
+    **{
+        f"a target that takes exactly 1 ms per {operation}": _row(
+            f"{operation} --block-size 16K --bytes 8M --queue-depth 8 --one-way-delay 0.1ms --rate 1Gbit "
+            "--service-delay 1ms --serial",
+            "healthy",
+            "none",
+            words="the target's response time",
+            never="line_saturated line_shared standing_queue",
+            parts={"target_service": (0.8, 0.95), "transfer": (0.05, 0.2)},
+        )
+        for operation in ("read", "write")
+    },
+    "a healthy LAN": _row(
+        f"read --block-size 64K --bytes 32M --service-delay 0.2ms {LAN}",
+        "healthy",
+        "none",
+        never="receive_window_small loss standing_queue",
+    ),
+    # a round trip of 14 ms beside 0.5 ms of service
+    **{
+        f"an asymmetric path, {operation}s": _row(
+            f"{operation} --block-size 64K --bytes 8M --to-target-one-way-delay 2ms --to-initiator-one-way-delay 12ms "
+            "--rate 1Gbit --service-delay 0.5ms",
+            "limited",
+            "queue_depth_low block_size_small none",
+            words="14.0 ms",
+            never="slow_target initiator_think_time",
+            parts={"propagation": (0.85, 0.95), "target_service": (0.0, 0.06)},
+        )
+        for operation in ("read", "write")
+    },
+    # 6 to 10 ms each way: the path is what limits it, whoever waits for a late packet
+    "a jittering path": _row(
+        "read --block-size 64K --bytes 8M --one-way-delay 6ms --set jitter=4ms --rate 1Gbit --service-delay 0.5ms",
+        "limited",
+        "queue_depth_low block_size_small none",
+        words="network",
+        parts={"propagation": (0.55, 1.0)},
+    ),
+    # two reads at the beginning of two of the three times
+    "storage that stalls for 400 ms": _row(
+        "read --block-size 64K --bytes 40M --one-way-delay 2ms --rate 1Gbit "
+        + _times("storage-slow,for=20ms,by=400ms", 1, 2.5),
+        "problem",
+        "latency_outliers slow_target",
+        words="2 of 640 reads took 40",
+        not_advised=DEEPER,
+        parts={"target_service": (0.18, 0.3)},
+    ),
+    "a small send buffer, writes after R2Ts": _row(
+        "write --block-size 256K --bytes 16M --queue-depth 2 --set send-buffer=64K --key InitialR2T=Yes "
+        f"--key ImmediateData=No {WAN}",
+        "problem",
+        "send_buffer_small",
+        words="The initiator's send buffer was full",
+        never="slow_initiator",
+        parts={"send_buffer": (0.7, 1.0), "initiator_service": (0.0, 0.02)},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("slow"))
+
+
+def diagnoses(captures: Mapping[str, Path]) -> Iterator[tuple[str, Diagnosis]]:
+    """At each tap, and at both together."""
+    for tap, file in captures.items():
+        trace = iscsitrace.read(file, tables=NEEDED)
+        yield tap, examine(trace.table, tap_of=trace.tap_of)
+    both = read_taps(captures, tables=NEEDED)
+    yield "both", examine(both.table, tap_of=both.tap_of)
+
+
+def check(row: Row, captures: Mapping[str, Path]) -> None:
+    """What is said against what is true."""
+    for tap, diagnosis in diagnoses(captures):
+        headline, opinion = diagnosis.headline, diagnosis.sessions[0]
+        assert headline
+        assert headline.kind == row.kind, (tap, headline.text)
+        assert headline.name in row.names, (tap, headline.text)
+        assert row.words in headline.text, (tap, headline.text)
+        named = {finding.name for finding in opinion.findings if finding.severity != "info"} | {headline.name}
+        assert not named & row.never, tap
+        if row.kind == "healthy":
+            assert headline.first_step == "", "nothing is to be done"
+            assert named == {"none"}
+        if row.not_advised:
+            assert not headline.first_step.startswith(row.not_advised)
+        assert opinion.time
+        for part, (least, most) in (row.parts or {}).items():
+            assert least <= opinion.time.shares.get(part, 0.0) <= most, (tap, part, opinion.time.shares)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_said_of_each_kind(name: str, runs: Runs) -> None:
+    row = ROWS[name]
+    made = runs(row.options)
+    check(row, {tap: made.capture(tap) for tap in TAPS})
+
+
+def test_a_receive_window_without_a_handshake(runs: Runs, tmp_path: Path) -> None:
+    """The scale of the window is not in the capture: it is full all the same, at 64 KiB of 2 MB in flight."""
+    made = runs(f"read --block-size 128K --bytes 16M --queue-depth 4 --set receive-buffer=64K {WAN}")
+    late = {}
+    for tap in TAPS:
+        records, link_type = read_records(made.capture(tap))
+        middle_ns = (records[0].time_ns + records[-1].time_ns) // 2
+        later = [record for record in records if record.time_ns >= middle_ns]
+        late[tap] = write_pcap(tmp_path / f"{tap}.pcap", later, link_type)
+    row = _row("", "problem", "receive_window_small", words="receive window", never="congestion_window_small")
+    check(row, late)
+
+
+@needs_root
+def test_bbr_with_losses(tmp_path: Path) -> None:
+    """A kernel's BBR, which does not slow down at losses, fills no line of 400 Mbit/s with four reads in flight."""
+    controls = Path("/proc/sys/net/ipv4/tcp_available_congestion_control").read_text().split()
+    if "bbr" not in controls:
+        pytest.skip("the kernel has no BBR")
+    run = tmp_path / "run"
+    options = (
+        "--block-size 128K --bytes 24M --queue-depth 4 --one-way-delay 8ms --rate 400Mbit --to-initiator-loss 0.5% "
+        f"--congestion-control bbr --no-progress -o {run}"
+    )
+    result = CliRunner().invoke(main, ["lab", "run", "read", *options.split()], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    row = _row("", "problem", "loss congestion_window_small", words="lost")
+    check(row, {tap: run / f"{tap}.pcapng" for tap in TAPS})
+
+
+class _Move(Task):
+    """MOVE MEDIUM, or another command of a media changer without data."""
+
+    @property
+    def cdb(self) -> bytes:
+        return bytes([0xA5]).ljust(16, b"\0")
+
+    @property
+    def is_write(self) -> bool:
+        return False
+
+    @property
+    def expected_data_transfer_length(self) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("tap", [0.0, 1.0], ids=TAPS)
+@pytest.mark.parametrize("is_late", [False, True], ids=["whole", "late"])
+def test_a_tape_library(tap: float, is_late: bool, tmp_path: Path) -> None:
+    """Ten moves of 12 to 30 s; also where the capture lacks the INQUIRY that says what the device is."""
+    inquiry = bytes([8, 0x80, 6, 2, 31, 0x10, 0, 2]) + b"ACME    CHANGER         1.0 "
+    conversation = Conversation(Link(tap=tap))
+    moves: list[Task] = [_Move("move_medium", service_ns=(12 + 2 * number) * 1_000 * MS) for number in range(10)]
+    scan: list[Task] = [] if is_late else [Said(command=bytes([0x12, 0, 0, 0, 255, 0]), answer=inquiry)]
+    conversation.session(Session()).login().tasks([*scan, *moves]).logout()
+    capture = conversation.run()
+    packets = capture.without_login() if is_late else capture.packets
+    diagnosis = examine(iscsitrace.read(write_pcap(tmp_path / "x.pcap", packets, ETHERNET), tables=NEEDED).table)
+    assert diagnosis.headline
+    assert (diagnosis.headline.name, diagnosis.headline.kind) == ("none", "healthy")
+    assert diagnosis.headline.text == (
+        "Session 0 is healthy. 10 MOVE MEDIUM commands took 12.0 s to 30.0 s (210.0 s in all). Nothing was read or "
+        "written."
+    )
+
+
+def test_two_hosts_with_one_name(runs: Runs) -> None:
+    """The second logs in every 4 s, the first 2 s after each loss: the first is out for 2 s four times, the second for
+    2 s each of the three times that it comes back.
+    """
+    made = runs(
+        "read --block-size 64K --seconds 20 --one-way-delay 1ms --rate 20Mbit "
+        "--fault duplicate-initiator,at=2s,every=4s,for=16s"
+    )
+    for tap, diagnosis in diagnoses({tap: made.capture(tap) for tap in TAPS}):
+        headline = diagnosis.headline
+        assert headline
+        assert (headline.name, headline.kind) == ("duplicate_initiator", "problem"), tap
+        first, second = (
+            float(words.rpartition(" for ")[2].removesuffix(" s"))
+            for words in headline.text.removesuffix(".").rpartition(". ")[2].split(", ")
+        )
+        assert first == pytest.approx(8.0, abs=0.3), headline.text
+        assert second == pytest.approx(6.0, abs=0.3), headline.text
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *(f"{operation} --fault black-out,at=0.2s,for=3s" for operation in ("read", "write")),
+        "read --fault black-out,at=0.2s,for=3s,direction=to-initiator",
+        "read --fault black-out,at=0.2s,for=12s",
+        "read --queue-depth 4 --loss 5%",
+    ],
+)
+def test_lost_retransmissions_have_their_place(options: str, runs: Runs) -> None:
+    """Both captures together place every packet that the link dropped, and say of none that a capture lacks it."""
+    made = runs(f"{options} --block-size 64K --bytes 4M --one-way-delay 4ms --rate 50Mbit")
+    trace = read_taps({tap: made.capture(tap) for tap in TAPS}, tables=NEEDED)
+    (network,) = trace.networks
+    truth = json.loads((made.folder / "truth.json").read_text())["paths"][0]
+    for way in ("to_target", "to_initiator"):
+        dropped = sum(truth[way]["counters"][fate]["count"] for fate in ("lost", "interrupted", "queue_full"))
+        lost, in_doubt = (network.count(name, to_target=way == "to_target") for name in ("lost", "cannot_tell_empty"))
+        # nobody acknowledges an ACK: of a few that are gone no capture can tell where they stayed
+        assert dropped - max(2, 0.02 * dropped) <= lost + in_doubt, way
+        assert lost <= dropped, way
+        assert in_doubt <= 4, way
+    assert network.count("missing_at_a") == network.count("missing_at_b") == 0
