@@ -23,7 +23,8 @@ impl IscsiConnection {
     }
 
     fn around(&self) -> Around {
-        let is_named = self.judge.is_none() && self.login.negotiation.initiator("InitiatorName").is_some();
+        let is_named =
+            self.judge.is_none() && !self.has_gap && self.login.negotiation.initiator("InitiatorName").is_some();
         Around { connection: self.number, is_named }
     }
 
