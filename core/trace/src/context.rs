@@ -1,5 +1,6 @@
 //! The state that all connections of a pass share.
 
+use crate::conformance::digests;
 use crate::counters::Counters;
 use crate::iscsi::noted::Note;
 use crate::iscsi::session::SessionTable;
@@ -17,6 +18,8 @@ pub struct Context {
     pub counters: Counters,
     /// The sessions.
     pub sessions: SessionTable,
+    /// Wrong digests, by the names of initiator and target.
+    pub digests: digests::Totals,
     /// Input of the time breakdown from each connection's TCP, if wanted.
     pub timelines: Vec<Timeline>,
     /// The thread that analyses the senders, if there is one.

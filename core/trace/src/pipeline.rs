@@ -471,6 +471,8 @@ impl Pipeline {
         change: impl FnOnce(&mut Tables),
     ) -> Tables {
         self.close_all();
+        let Context { digests, tables, counters, .. } = &mut self.context;
+        digests.finish(&mut tables.violations, counters);
         std::mem::take(&mut self.context.apart).join(&mut self.context.tables, &mut self.context.timelines);
         self.settling.sort(&self.rows.connection, &mut self.context);
         self.add_missing_commands();

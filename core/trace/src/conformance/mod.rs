@@ -6,6 +6,10 @@
 //! agreed      the values of the login that decide what is allowed
 //! numbers     CmdSN, StatSN and what acknowledges them
 //! tasks       SCSI commands: tags, data, R2Ts, statuses, residuals
+//! exchanges   NOPs, task management, logouts, asynchronous messages, Rejects, SNACKs
+//! login       stages, keys and text rounds
+//! allegiance  the connection of each open task in a session of several
+//! digests     digests that are always wrong
 //! ```
 //!
 //! The judge knows only what it saw itself, in the order of the streams. Behind a hole in a stream, and wherever a header
@@ -14,9 +18,15 @@
 //! makes the best of what a capture lacks; the judge must not guess, and so keeps a state of its own.
 
 pub mod agreed;
+pub mod allegiance;
+pub mod digests;
+mod exchanges;
+mod login;
 mod numbers;
 pub mod rules;
 mod tasks;
+#[cfg(test)]
+mod tests;
 pub mod violations;
 
 use serde::{Deserialize, Serialize};
@@ -29,9 +39,17 @@ use crate::iscsi::pdu::Pdu;
 use crate::stream::stamp::Stamp;
 use crate::tables::{CycleId, Violations};
 use agreed::Agreed;
+use allegiance::Allegiance;
+use digests::{Digests, Pair};
+use exchanges::Exchanges;
+use login::Login;
 use numbers::Numbers;
+use rules::{Rule, Side};
 use tasks::Tasks;
 use violations::{Found, Report};
+
+/// The function of task management that moves a task to another connection (RFC 7143 section 11.5.1).
+const TASK_REASSIGN: u8 = 8;
 
 /// What is known of a PDU's surroundings, and where violations go.
 pub(crate) struct Sight<'a> {
@@ -51,6 +69,26 @@ impl Sight<'_> {
     fn report(&mut self, found: Found) {
         self.report.add(found, self.connection, self.violations, self.counters);
     }
+
+    /// Whether a side broke any rule on the connection.
+    fn has_accused(&self, side: Side) -> bool {
+        self.report.has_accused(side)
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ended {
+    /// When the target closed it in order: it had read all that the initiator sent.
+    pub closed_by_target_ns: Option<i64>,
+}
+
+/// The states of the rooms.
+struct Parts<'a> {
+    numbers: &'a mut Numbers,
+    tasks: &'a mut Tasks,
+    exchanges: &'a mut Exchanges,
+    login: &'a mut Login,
 }
 
 /// What the connection tells with a PDU.
@@ -74,6 +112,9 @@ pub(crate) struct Judge {
     has_recovered: bool,
     numbers: Numbers,
     tasks: Tasks,
+    exchanges: Exchanges,
+    login: Login,
+    digests: Digests,
     report: Report,
 }
 
@@ -81,6 +122,11 @@ impl Judge {
     /// Whether every PDU of the connection was seen, from the first of its login on.
     pub(crate) fn is_whole(&self) -> bool {
         self.is_whole
+    }
+
+    /// Whether its session has no other connection.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.agreed.is_alone
     }
 
     /// The login is over, and no text of it is missing.
@@ -94,6 +140,8 @@ impl Judge {
         self.has_begun = true;
         self.numbers = Numbers::default();
         self.tasks = Tasks::default();
+        self.exchanges = Exchanges::default();
+        self.login = Login::default();
     }
 
     fn parts<'a>(
@@ -101,8 +149,8 @@ impl Judge {
         around: Around,
         violations: &'a mut Violations,
         counters: &'a mut Counters,
-    ) -> (Sight<'a>, &'a mut Numbers, &'a mut Tasks) {
-        let Self { is_whole, agreed, has_recovered, report, numbers, tasks, .. } = self;
+    ) -> (Sight<'a>, Parts<'a>) {
+        let Self { is_whole, agreed, has_recovered, report, numbers, tasks, exchanges, login, .. } = self;
         let is_recovering = *has_recovered || agreed.error_recovery_level.is_some_and(|level| level > 0);
         let sight = Sight {
             is_whole: *is_whole,
@@ -113,7 +161,7 @@ impl Judge {
             violations,
             counters,
         };
-        (sight, numbers, tasks)
+        (sight, Parts { numbers, tasks, exchanges, login })
     }
 
     /// A header of the target: its PDU follows with [`Judge::take`], possibly behind what the initiator does upon it.
@@ -136,8 +184,9 @@ impl Judge {
             self.begin_anew();
             return;
         }
-        let (mut sight, _, tasks) = self.parts(around, violations, counters);
-        tasks.command(bhs, first, cycle, &mut sight);
+        let (mut sight, parts) = self.parts(around, violations, counters);
+        parts.exchanges.command(bhs, first, &mut sight);
+        parts.tasks.command(bhs, first, cycle, &mut sight);
     }
 
     /// A PDU, complete or as far as it will ever be.
@@ -161,12 +210,72 @@ impl Judge {
             return;
         }
         let bhs = pdu.bhs();
-        let (mut sight, numbers, tasks) = self.parts(around, violations, counters);
+        let (mut sight, Parts { numbers, tasks, exchanges, login }) = self.parts(around, violations, counters);
         if opcode.is_initiator() {
             numbers.of_initiator(bhs, opcode, pdu.first, &mut sight);
         } else {
             numbers.of_target(bhs, opcode, pdu.first, &mut sight);
         }
+        exchanges.take(bhs, pdu.data, opcode, pdu.first, (numbers, tasks), &mut sight);
         tasks.take(bhs, opcode, pdu.first, &mut sight);
+        if matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse | Opcode::TextRequest | Opcode::TextResponse) {
+            login.take(pdu, opcode, &mut sight);
+        }
+    }
+
+    /// A PDU of a task, in a session of several connections, before [`Judge::take`].
+    pub(crate) fn allegiance(
+        &mut self,
+        pdu: &Pdu<'_>,
+        opcode: Opcode,
+        allegiance: &mut Allegiance,
+        around: Around,
+        violations: &mut Violations,
+        counters: &mut Counters,
+    ) {
+        let bhs = pdu.bhs();
+        let Some(tag) = bhs.initiator_task_tag().filter(|_| self.is_whole) else { return };
+        match opcode {
+            Opcode::ScsiCommand => allegiance.command(tag, around.connection),
+            Opcode::TaskManagementRequest if bhs.function() == Some(TASK_REASSIGN) => allegiance.give_up(),
+            Opcode::DataOut | Opcode::DataIn | Opcode::ReadyToTransfer | Opcode::ScsiResponse => {
+                if !self.tasks.knows(tag) && allegiance.other(tag, around.connection).is_some() {
+                    let side = if opcode.is_initiator() { Side::Initiator } else { Side::Target };
+                    let (mut sight, _) = self.parts(around, violations, counters);
+                    sight.report(Found::new(Rule::T8, side, pdu.first).only_seen(tag));
+                }
+                if opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true) {
+                    allegiance.end(tag, around.connection);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The digests of a PDU, where it has any; `pair` is that of the session.
+    #[inline]
+    pub(crate) fn digests(
+        &mut self,
+        pdu: &Pdu<'_>,
+        opcode: Opcode,
+        connection: u32,
+        pair: impl FnOnce() -> Option<Pair>,
+        totals: &mut digests::Totals,
+    ) {
+        if self.is_whole && !pdu.is_late {
+            self.digests.take(pdu, opcode, connection, pair, totals);
+        }
+    }
+
+    /// The end of the connection, behind its last PDU.
+    pub(crate) fn finish(
+        &mut self,
+        ended: Ended,
+        around: Around,
+        violations: &mut Violations,
+        counters: &mut Counters,
+    ) {
+        let (mut sight, parts) = self.parts(around, violations, counters);
+        parts.exchanges.finish(ended, &mut sight);
     }
 }

@@ -76,6 +76,16 @@ pub(super) fn uses_stat_sn(bhs: Bhs<'_>, opcode: Opcode) -> bool {
 }
 
 impl Numbers {
+    /// The StatSN that is next, by the PDUs so far.
+    pub(super) fn next_stat(&self) -> Option<SerialNumber> {
+        self.next_stat
+    }
+
+    /// The same, by headers whose PDUs are not complete.
+    pub(super) fn next_stat_said(&self) -> Option<SerialNumber> {
+        self.next_stat_said
+    }
+
     /// A header of the target.
     pub(super) fn said(&mut self, bhs: Bhs<'_>) {
         self.max_cmd_said = bhs.max_cmd_sn();

@@ -57,7 +57,8 @@ pub struct Declaration {
     pub severity: Severity,
     /// The rule, in one sentence.
     pub sentence: &'static str,
-    /// What a violation did, behind "The target ": with `{seen}` and `{expected}`.
+    /// What a violation did, behind "The target ": with `{seen}` and `{expected}`; `{seen:x}` is in hexadecimal, `{seen:key}` the
+    /// name of the key in that place of [`KEYS`](iscsitrace_wire::key::KEYS).
     pub broken: &'static str,
 }
 
@@ -232,49 +233,52 @@ rules! {
         "set the U or O bit with a Residual Count of {seen}";
     D21 "13.1" IT Error
         "A digest is the CRC32C of what it covers."
-        "computed every one of {seen} digests wrongly";
+        "computed the digests of every PDU of opcode {seen:x} wrongly";
     M1 "11.19" I Error
         "A NOP-In with a Target Transfer Tag is answered."
-        "did not answer a NOP-In that asks for it";
+        "did not answer the NOP-In with Target Transfer Tag {seen:x}, and went on with other PDUs";
     M2 "11.18" T Warning
         "A NOP-Out with an Initiator Task Tag is answered."
-        "did not answer a NOP-Out while it answered other requests";
+        "did not answer the NOP-Out with tag {seen:x}, and went on with other PDUs";
     M3 "4.2.3.3, 11.6" T Warning
         "The tasks that a task management function ends are not answered after its response."
-        "answered a task after the response of the function that ended it";
+        "went on with the task of tag {seen:x} behind the response of the function that ended it";
     M4 "11.5, 11.6.1" T Error
         "Each Task Management Function Request is answered, and rightly."
-        "said of a task that it does not exist, which it received and never answered";
-    M5 "11.14, 11.15" IT Error
-        "A Logout Request is answered, and no command follows it."
-        "did not answer a Logout Request";
+        "said that the task of tag {seen:x} does not exist, which it had received and never answered";
+    M5 "11.15, 11.14" T Error
+        "A Logout Request is answered."
+        "did not answer a Logout Request until the connection was closed";
     M6 "11.9.1" I Warning
         "An initiator that is asked to log out does so within Parameter3 seconds."
-        "did not log out within {expected} s";
-    M7 "11.17" IT Error
+        "did not log out within {expected} s of the message that asks for it";
+    M7 "11.17" T Error
         "A Reject is for a PDU that breaks a rule."
-        "rejected a PDU that breaks no rule";
+        "rejected a PDU of opcode {seen:x} that breaks no rule";
     M8 "11.16" I Warning
         "A SNACK is sent only with ErrorRecoveryLevel above 0, for what was sent."
         "sent a SNACK that is not allowed";
+    M9 "11.14" I Warning
+        "No request follows a Logout Request on a connection that it closes."
+        "sent a request behind the Logout Request";
     L1 "11.12.3, 11.13.6" IT Error
         "A login goes from stage to stage as CSG, NSG and T allow."
-        "went to a login stage that is not allowed";
+        "went to login stage {seen} where {expected} was due";
     L2 "6.2.1" T Error
         "The target chooses one of the values that it was offered."
-        "chose a value that it was not offered";
+        "chose a value of {seen:key} that it was not offered";
     L3 "6.2.2" IT Error
         "A value is within the range of its key, and a result follows from both values."
-        "sent a value that its key does not allow";
+        "sent a value of {seen:key} that is out of range, or does not follow from the offer";
     L4 "6.2" IT Warning
-        "Each key is sent once and answered."
-        "did not answer a key, or sent it again";
+        "Each key is sent once, where it is allowed, and answered."
+        "did not answer {seen:key}, or sent it where it may not";
     L5 "6.3.5, 10.1.1" I Error
         "A session has an ISID that no other live session of the initiator's name has."
         "logged in with the ISID of a live session";
     L6 "6.2, 11.10" IT Warning
         "A text negotiation makes progress under one tag, as C, F and the Target Transfer Tag allow."
-        "sent text that does not go on as it must";
+        "broke off a text negotiation: wrong tag, or text before the other side was done";
     L7 "13.8" T Warning
         "The portals that SendTargets lists can be used."
         "listed a portal that does not answer";

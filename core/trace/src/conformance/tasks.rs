@@ -104,6 +104,15 @@ pub(super) struct Tasks {
     unfinished: Vec<Unfinished>,
 }
 
+/// An open task, for rules about what ends tasks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OpenTask {
+    pub(super) tag: u32,
+    pub(super) cycle: CycleId,
+    pub(super) lun: Option<[u8; 8]>,
+    pub(super) cmd_sn: Option<u32>,
+}
+
 /// The overlap of a new part with those that came, after it was added.
 fn add(bytes: &mut Ranges, offset: u32, length: u32) -> u64 {
     let start = i64::from(offset);
@@ -111,6 +120,16 @@ fn add(bytes: &mut Ranges, offset: u32, length: u32) -> u64 {
 }
 
 impl Tasks {
+    /// The open tasks, in any order.
+    pub(super) fn open_tasks(&self) -> impl Iterator<Item = OpenTask> {
+        self.open.iter().map(|(&tag, task)| OpenTask { tag, cycle: task.cycle, lun: task.lun, cmd_sn: task.cmd_sn })
+    }
+
+    /// Whether a tag is that of a task that is open, or was lately.
+    pub(super) fn knows(&self, tag: u32) -> bool {
+        self.open.contains_key(&tag) || self.ended.iter().any(|&(ended, _)| ended == tag)
+    }
+
     /// The header of a SCSI Command.
     pub(super) fn command(&mut self, bhs: Bhs<'_>, at: Stamp, cycle: CycleId, sight: &mut Sight<'_>) {
         let (Some(tag), Some(expected_bytes)) = (bhs.initiator_task_tag(), bhs.expected_data_transfer_length()) else {

@@ -67,6 +67,11 @@ pub struct Report {
 }
 
 impl Report {
+    /// Whether a side broke any rule.
+    pub fn has_accused(&self, side: Side) -> bool {
+        self.reported.iter().any(|reported| reported.side == side)
+    }
+
     /// Adds a violation.
     #[cold]
     pub fn add(&mut self, found: Found, connection: u32, violations: &mut Violations, counters: &mut Counters) {

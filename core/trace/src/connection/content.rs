@@ -100,14 +100,15 @@ impl IscsiContent {
         self.connection.shrink(is_decoded);
     }
 
-    /// Ends both streams.
-    fn finish(&mut self, closing: &Closing, context: &mut Context) {
+    /// Ends both streams; `fins_ns` are the FIN of each TCP direction that was read to its end.
+    fn finish(&mut self, closing: &Closing, fins_ns: [Option<i64>; 2], context: &mut Context) {
         let has_open_tasks = self.connection.has_open_tasks();
         let is_lost = self.framers.each_ref().map(Framer::is_lost);
         for (direction, framer) in self.framers.iter_mut().enumerate() {
             let is_other_lost = is_lost[1 - direction];
             framer.finish(&mut ConnectionListener::new(&mut self.connection, context, direction == 0, is_other_lost));
         }
+        self.connection.judge_end(fins_ns[usize::from(self.is_client_initiator)], context);
         let has_gap = self.connection.has_gap;
         let unread = self.framers.each_ref().map(|framer| UnreadBytes {
             bytes: framer.unexplained_bytes(),
@@ -177,10 +178,10 @@ impl Content {
         *self = Self::Iscsi(iscsi);
     }
 
-    /// Ends both streams.
-    pub fn finish(&mut self, closing: &Closing, context: &mut Context) {
+    /// Ends both streams; `fins_ns` are the FIN of each direction that was read to its end.
+    pub fn finish(&mut self, closing: &Closing, fins_ns: [Option<i64>; 2], context: &mut Context) {
         if let Self::Iscsi(iscsi) = self {
-            iscsi.finish(closing, context);
+            iscsi.finish(closing, fins_ns, context);
         }
     }
 }

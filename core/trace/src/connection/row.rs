@@ -40,7 +40,11 @@ impl TcpConnection {
                 );
             }
         }
-        self.content.finish(&self.closing(), context);
+        let fins_ns = self
+            .halves
+            .each_ref()
+            .map(|half| half.fin.filter(|_| half.fin_offset == Some(half.reassembly.next())).map(|fin| fin.time_ns));
+        self.content.finish(&self.closing(), fins_ns, context);
         self.hand_over(context);
         self.list_keys(context);
         if let Content::Iscsi(iscsi) = &self.content {

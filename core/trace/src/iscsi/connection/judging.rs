@@ -5,7 +5,7 @@ use iscsitrace_wire::opcode::Opcode;
 
 use super::IscsiConnection;
 use crate::conformance::agreed::Agreed;
-use crate::conformance::{Around, Judge};
+use crate::conformance::{Around, Ended};
 use crate::context::Context;
 use crate::iscsi::keys::Defaults;
 use crate::iscsi::pdu::Pdu;
@@ -56,12 +56,34 @@ impl IscsiConnection {
 
     /// The judge gets a PDU, after the pass; `is_login_end` if it ends the login.
     pub(super) fn judge_pdu(&mut self, pdu: &Pdu<'_>, opcode: Opcode, is_login_end: bool, context: &mut Context) {
-        let around = self.around();
-        let judge: &mut Judge = self.judge.get_or_insert_default();
+        let (around, session) = (self.around(), self.session);
+        let judge = self.judge.get_or_insert_default();
+        if pdu.header_digest_ok.is_some() || pdu.data_digest_ok.is_some() {
+            let rows = &context.sessions.rows;
+            let row = session.map(|session| context.sessions.row(session));
+            let pair = || Some((rows.initiator_name.get(row?)?.to_owned(), rows.target_name.get(row?)?.to_owned()));
+            judge.digests(pdu, opcode, self.number, pair, &mut context.digests);
+        }
+        if !judge.is_alone()
+            && judge.is_whole()
+            && let Some(state) = session.and_then(|session| context.sessions.state_mut(session))
+        {
+            let allegiance = &mut state.allegiance;
+            judge.allegiance(pdu, opcode, allegiance, around, &mut context.tables.violations, &mut context.counters);
+        }
         judge.take(pdu, opcode, around, &mut context.tables.violations, &mut context.counters);
         if is_login_end && judge.is_whole() && !self.login.has_gap {
             let defaults = if self.login.is_further { Defaults::OfConnection } else { Defaults::All };
             judge.agree(Agreed::of(&self.login.negotiation, defaults));
+        }
+    }
+
+    /// The connection is over; the target closed it in order at `closed_by_target_ns`, if it did.
+    pub(crate) fn judge_end(&mut self, closed_by_target_ns: Option<i64>, context: &mut Context) {
+        let around = self.around();
+        if let Some(judge) = &mut self.judge {
+            let ended = Ended { closed_by_target_ns };
+            judge.finish(ended, around, &mut context.tables.violations, &mut context.counters);
         }
     }
 }

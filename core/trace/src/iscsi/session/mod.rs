@@ -12,6 +12,7 @@ use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
+use crate::conformance::allegiance::Allegiance;
 use crate::iscsi::ranges::{self, Order, Ranges};
 use crate::tables::{
     AluaState, AluaStates, Cycles, Id, LogicalUnit, LogicalUnits, NULL_NS, NULL_U16, Session, Sessions, in_flight,
@@ -58,6 +59,8 @@ pub struct SessionState {
     pub is_data_in_any_order: bool,
     /// What ended commands of more than one connection.
     pub endings: Endings,
+    /// The connections of its open tasks, if it has several and that is wanted.
+    pub allegiance: Allegiance,
     /// Start of its first command.
     pub first_command_ns: Option<i64>,
     /// Start of its first command that reads, writes or erases data.

@@ -5,7 +5,7 @@ use iscsitrace_wire::bhs::{BhsBuilder, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
-use super::{REQUESTED, Talk, command, data_in, login_request, login_response, numbered, read, response};
+use super::{Talk, command, data_in, login_request, login_response, numbered, read, response};
 use crate::conformance::rules::{Rule, Side};
 use crate::tables::Tables;
 
@@ -58,7 +58,8 @@ fn pass(talk: &mut Talk, seconds: u64) {
 fn agreed(answered: &str) -> Talk {
     let mut talk = Talk::connect();
     let offered = answered.replace("MaxRecvDataSegmentLength", "X-none");
-    talk.send(true, login_request(1, 3), [REQUESTED, &offered].concat().as_bytes());
+    let names = "InitiatorName=iqn.i\0TargetName=iqn.t\0SessionType=Normal\0";
+    talk.send(true, login_request(1, 3), [names, &offered].concat().as_bytes());
     talk.send(false, login_response(1, 3), answered.as_bytes());
     talk
 }

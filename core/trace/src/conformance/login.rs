@@ -1,0 +1,454 @@
+//! Logins and text rounds: stages, choices, results of keys, unanswered keys, tags; rules L1 to L4 and L6.
+//!
+//! A login is judged only from its first PDU on, without a hole. Of the values of secret keys nothing is kept.
+
+use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
+use iscsitrace_wire::key::{Group, KEYS, Key, RESERVED_VALUES, ResultFunction, Use, Value};
+use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::text;
+use serde::{Deserialize, Serialize};
+
+use super::Sight;
+use super::rules::{Rule, Side};
+use super::violations::Found;
+use crate::iscsi::pdu::Pdu;
+use crate::stream::stamp::Stamp;
+
+/// Text of one side in one login that is judged.
+const TEXT_MAX: usize = 64 << 10;
+/// NSG of the full feature phase (RFC 7143 section 11.12.3).
+const FULL_FEATURE_PHASE: u8 = 3;
+
+/// What was said of a key.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Said {
+    /// Its place among the keys.
+    place: usize,
+    /// By the initiator, by the target.
+    values: [Option<String>; 2],
+    /// Login Requests until then.
+    round: u32,
+}
+
+impl Said {
+    fn key(&self) -> Option<&'static Key> {
+        KEYS.get(self.place)
+    }
+}
+
+/// A Login Request without its response.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Request {
+    tag: Option<u32>,
+    stage: Option<u8>,
+    next_stage: Option<u8>,
+    is_transit: bool,
+    is_continued: bool,
+}
+
+/// A text negotiation of the full feature phase.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct TextRound {
+    tag: Option<u32>,
+    is_final: bool,
+    /// The Target Transfer Tag with which it goes on; none before its response.
+    transfer_tag: Option<u32>,
+}
+
+/// The login of a connection, and its text rounds.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(super) struct Login {
+    /// Whether all of it was seen so far.
+    is_seen: bool,
+    /// Whether the session has an earlier connection.
+    is_further: bool,
+    /// The stage of the next request.
+    stage: Option<u8>,
+    tag: Option<u32>,
+    request: Option<Request>,
+    requests: u32,
+    /// Whether the text of the initiator, of the target goes on in its next PDU.
+    is_continued: [bool; 2],
+    parts: [Vec<u8>; 2],
+    keys: Vec<Said>,
+    text: Option<TextRound>,
+}
+
+impl Login {
+    /// A Login or Text PDU.
+    #[cold]
+    pub(super) fn take(&mut self, pdu: &Pdu<'_>, opcode: Opcode, sight: &mut Sight<'_>) {
+        let (bhs, at) = (pdu.bhs(), pdu.first);
+        match opcode {
+            Opcode::LoginRequest => self.request(pdu, at, sight),
+            Opcode::LoginResponse => self.response(pdu, at, sight),
+            Opcode::TextRequest => self.text_request(bhs, at, sight),
+            Opcode::TextResponse => self.text_response(bhs, at, sight),
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, pdu: &Pdu<'_>, at: Stamp, sight: &mut Sight<'_>) {
+        let bhs = pdu.bhs();
+        let found = |rule| Found::new(rule, Side::Initiator, at);
+        if self.requests == 0 {
+            self.is_seen = sight.is_whole;
+            self.is_further = bhs.tsih().is_some_and(|tsih| tsih != 0);
+            self.tag = bhs.initiator_task_tag();
+        }
+        self.requests += 1;
+        if !self.is_seen {
+            return;
+        }
+        let (tag, stage) = (bhs.initiator_task_tag(), bhs.current_stage());
+        if tag != self.tag {
+            sight.report(found(Rule::L6).seen(tag.unwrap_or(0), self.tag.unwrap_or(0)));
+            self.tag = tag;
+        }
+        if let (Some(seen), Some(expected)) = (stage, self.stage)
+            && seen != expected
+        {
+            sight.report(found(Rule::L1).seen(seen, expected));
+        }
+        self.stage = stage;
+        self.request = Some(Request {
+            tag,
+            stage,
+            next_stage: bhs.next_stage(),
+            is_transit: bhs.is_transit() == Some(true),
+            is_continued: bhs.is_continue() == Some(true),
+        });
+        self.text(pdu, Side::Initiator, at, sight);
+    }
+
+    fn response(&mut self, pdu: &Pdu<'_>, at: Stamp, sight: &mut Sight<'_>) {
+        let bhs = pdu.bhs();
+        let found = |rule| Found::new(rule, Side::Target, at);
+        if bhs.status_class() != Some(0) {
+            // the login ends here
+            self.forget();
+            return;
+        }
+        let Some(request) = self.request.take().filter(|_| self.is_seen) else { return };
+        let (stage, next_stage) = (bhs.current_stage(), bhs.next_stage());
+        if bhs.initiator_task_tag() != request.tag {
+            sight.report(found(Rule::L6).seen(bhs.initiator_task_tag().unwrap_or(0), request.tag.unwrap_or(0)));
+        }
+        if let (Some(seen), Some(expected)) = (stage, request.stage)
+            && seen != expected
+        {
+            sight.report(found(Rule::L1).seen(seen, expected));
+        } else if let Some(next) = next_stage
+            && (!request.is_transit || request.next_stage.is_some_and(|asked| next > asked))
+        {
+            // on to a stage for which the initiator did not ask
+            sight.report(found(Rule::L1).seen(next, request.next_stage.or(request.stage).unwrap_or(0)));
+        }
+        if request.is_continued && bhs.data_segment_length().unwrap_or(0) > 0 {
+            sight.report(found(Rule::L6));
+        }
+        self.text(pdu, Side::Target, at, sight);
+        self.stage = next_stage.or(request.stage);
+        if next_stage == Some(FULL_FEATURE_PHASE) {
+            self.end(at, sight);
+            self.forget();
+        }
+    }
+
+    /// The login is over.
+    fn forget(&mut self) {
+        *self = Self { requests: self.requests, text: self.text, ..Self::default() };
+    }
+
+    /// The text of a PDU.
+    fn text(&mut self, pdu: &Pdu<'_>, side: Side, at: Stamp, sight: &mut Sight<'_>) {
+        let (own, other) = (side as usize, 1 - side as usize);
+        let length = pdu.bhs().data_segment_length().unwrap_or(0) as usize;
+        if self.is_continued[other] && length > 0 && side == Side::Initiator {
+            sight.report(Found::new(Rule::L6, side, at));
+        }
+        if pdu.data.len() < length || self.parts[own].len() + length > TEXT_MAX {
+            // it may have had any key
+            self.forget();
+            return;
+        }
+        self.parts[own].extend_from_slice(pdu.data.get(..length).unwrap_or(pdu.data));
+        self.is_continued[own] = pdu.bhs().is_continue() == Some(true);
+        if self.is_continued[own] {
+            return;
+        }
+        let whole = std::mem::take(&mut self.parts[own]);
+        for (name, value) in text::pairs(&whole).flatten() {
+            let Some(place) = KEYS.iter().position(|key| key.name == name) else { continue };
+            self.key(place, &value, side, at, sight);
+        }
+    }
+
+    /// A key and its value.
+    fn key(&mut self, place: usize, value: &str, side: Side, at: Stamp, sight: &mut Sight<'_>) {
+        let Some(key) = KEYS.get(place).filter(|key| !key.is_secret && key.result.is_some()) else { return };
+        let (own, other) = (side as usize, 1 - side as usize);
+        let found = |rule| Found::new(rule, side, at).only_seen(place as u64);
+        let is_operational = key.group == Group::Operational;
+        let round = self.requests;
+        let known = self.keys.iter().position(|said| said.place == place);
+        let known = known.unwrap_or_else(|| {
+            self.keys.push(Said { place, values: [None, None], round });
+            self.keys.len() - 1
+        });
+        let Some(said) = self.keys.get_mut(known) else { return };
+        let is_again = said.values[own].is_some();
+        let offer = said.values[other].clone();
+        if !is_again {
+            said.values[own] = Some(value.to_owned());
+        }
+        let is_reserved = RESERVED_VALUES.contains(&value);
+        let is_misplaced = self.is_further && side == Side::Initiator && key.usage == Use::LeadingOnly;
+        if is_operational && (is_again || is_misplaced || (is_reserved && offer.is_none())) {
+            sight.report(found(Rule::L4));
+            return;
+        }
+        if is_reserved {
+            return;
+        }
+        if is_operational && !is_value(key, value) {
+            sight.report(found(Rule::L3));
+            return;
+        }
+        let Some(offer) = offer.filter(|offer| !RESERVED_VALUES.contains(&offer.as_str())) else { return };
+        match key.result {
+            // a list is an offer of its own
+            Some(ResultFunction::Choose)
+                if side == Side::Target && !value.contains(',') && !offer.split(',').any(|choice| choice == value) =>
+            {
+                sight.report(found(Rule::L2));
+            }
+            Some(result) if is_operational && !is_result(result, &offer, value) => sight.report(found(Rule::L3)),
+            _ => {}
+        }
+    }
+
+    /// What must have been settled by the end of the login.
+    fn end(&self, at: Stamp, sight: &mut Sight<'_>) {
+        let is_discovery = |said: &Said| {
+            said.key().is_some_and(|key| key.name == "SessionType") && said.values[0].as_deref() == Some("Discovery")
+        };
+        if self.keys.iter().any(is_discovery) {
+            return;
+        }
+        for said in &self.keys {
+            let Some(key) = said.key().filter(|key| key.group == Group::Operational) else { continue };
+            let (side, offer) = match &said.values {
+                [Some(offer), None] => (Side::Target, offer),
+                // the initiator had a request left to answer in
+                [None, Some(offer)] if said.round < self.requests => (Side::Initiator, offer),
+                _ => continue,
+            };
+            let needs_answer = match key.result {
+                Some(ResultFunction::And) => offer != "No",
+                Some(ResultFunction::Or) => offer != "Yes",
+                Some(ResultFunction::Declare) | None => false,
+                Some(_) => true,
+            };
+            if needs_answer && !RESERVED_VALUES.contains(&offer.as_str()) {
+                sight.report(Found::new(Rule::L4, side, at).only_seen(said.place as u64));
+            }
+        }
+    }
+
+    fn text_request(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
+        let (Some(transfer_tag), Some(is_final)) = (bhs.target_transfer_tag(), bhs.is_final()) else { return };
+        let tag = bhs.initiator_task_tag();
+        if transfer_tag != RESERVED_TAG && sight.is_whole {
+            let round = self.text.filter(|round| round.tag == tag && round.transfer_tag == Some(transfer_tag));
+            if round.is_none() {
+                let expected = self.text.and_then(|round| round.transfer_tag).unwrap_or(RESERVED_TAG);
+                sight.report(Found::new(Rule::L6, Side::Initiator, at).seen(transfer_tag, expected));
+            }
+        }
+        self.text = Some(TextRound { tag, is_final, transfer_tag: None });
+    }
+
+    fn text_response(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
+        let (Some(transfer_tag), Some(is_final)) = (bhs.target_transfer_tag(), bhs.is_final()) else { return };
+        let Some(round) = self.text.take().filter(|round| round.tag == bhs.initiator_task_tag()) else { return };
+        // a text that is over has no tag, one that goes on has one; the initiator must be done, too
+        let is_tagged = transfer_tag != RESERVED_TAG;
+        if is_final == is_tagged || (is_final && !round.is_final) {
+            sight.report(Found::new(Rule::L6, Side::Target, at).only_seen(transfer_tag));
+        }
+        if !is_final {
+            self.text = Some(TextRound { transfer_tag: Some(transfer_tag), ..round });
+        }
+    }
+}
+
+/// Whether a key may have this value.
+fn is_value(key: &Key, value: &str) -> bool {
+    match key.value {
+        Value::Number(least, most) => {
+            text::numeric(value).is_some_and(|number| (u64::from(least)..=u64::from(most)).contains(&number))
+        }
+        Value::Boolean => text::boolean(value).is_some(),
+        Value::List | Value::Text => true,
+    }
+}
+
+/// Whether an answer may follow from an offer (RFC 7143 section 6.2.2).
+fn is_result(result: ResultFunction, offer: &str, answer: &str) -> bool {
+    let numbers = text::numeric(offer).zip(text::numeric(answer));
+    let truths = text::boolean(offer).zip(text::boolean(answer));
+    match (result, numbers, truths) {
+        (ResultFunction::Minimum, Some((offer, answer)), _) => answer <= offer,
+        (ResultFunction::Maximum, Some((offer, answer)), _) => answer >= offer,
+        (ResultFunction::And, _, Some((offer, answer))) => offer || !answer,
+        (ResultFunction::Or, _, Some((offer, answer))) => !offer || answer,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsitrace_wire::bhs::BhsBuilder;
+
+    use super::super::tests::*;
+    use super::*;
+    use iscsitrace_wire::serial::SerialNumber;
+
+    const NAMES: &str = "InitiatorName=iqn.i|TargetName=iqn.t|SessionType=Normal|";
+
+    fn bytes(text: &str) -> Vec<u8> {
+        text.replace('|', "\0").into_bytes()
+    }
+
+    /// A login in one exchange: frames 1 and 2.
+    fn exchanged(asked: &str, answered: &str) -> Vec<(Rule, Side, u64)> {
+        let mut talk = Talk::default();
+        talk.send(login_request(1, 3), &bytes(&format!("{NAMES}{asked}")));
+        talk.send(login_response(1, 3, 499), &bytes(answered));
+        talk.found()
+    }
+
+    #[test]
+    fn a_target_chooses_from_the_list_that_it_was_offered() {
+        assert_eq!(exchanged("HeaderDigest=CRC32C,None|", "HeaderDigest=CRC32C|"), []);
+        assert_eq!(exchanged("HeaderDigest=CRC32C|", "HeaderDigest=None|"), [(Rule::L2, Side::Target, 2)]);
+        assert_eq!(exchanged("HeaderDigest=CRC32C|", "HeaderDigest=Reject|"), []);
+        assert_eq!(exchanged("DataDigest=None|", "DataDigest=CRC32C,None|"), [], "an offer of its own");
+    }
+
+    #[test]
+    fn a_result_follows_from_the_offer() {
+        let wrong = [(Rule::L3, Side::Target, 2)];
+        for (asked, right, is_wrong) in [
+            ("MaxBurstLength=65536|", "MaxBurstLength=4096|", "MaxBurstLength=131072|"),
+            ("DefaultTime2Wait=5|", "DefaultTime2Wait=5|", "DefaultTime2Wait=2|"),
+            ("ImmediateData=No|", "ImmediateData=No|", "ImmediateData=Yes|"),
+            ("InitialR2T=Yes|", "InitialR2T=Yes|", "InitialR2T=No|"),
+        ] {
+            assert_eq!(exchanged(asked, right), [], "{right}");
+            assert_eq!(exchanged(asked, is_wrong), wrong, "{is_wrong}");
+        }
+        assert_eq!(exchanged("InitialR2T=No|ImmediateData=Yes|", "InitialR2T=Yes|ImmediateData=No|"), []);
+    }
+
+    #[test]
+    fn a_value_is_within_the_range_of_its_key() {
+        assert_eq!(exchanged("MaxRecvDataSegmentLength=512|", "MaxRecvDataSegmentLength=16777215|"), []);
+        assert_eq!(exchanged("MaxRecvDataSegmentLength=511|", ""), [(Rule::L3, Side::Initiator, 1)]);
+        assert_eq!(exchanged("", "MaxRecvDataSegmentLength=16777216|"), [(Rule::L3, Side::Target, 2)]);
+        assert_eq!(exchanged("InitialR2T=maybe|", "InitialR2T=Yes|"), [(Rule::L3, Side::Initiator, 1)]);
+    }
+
+    #[test]
+    fn each_key_is_answered_once() {
+        assert_eq!(exchanged("MaxConnections=4|", ""), [(Rule::L4, Side::Target, 2)]);
+        assert_eq!(exchanged("MaxConnections=4|", "MaxConnections=Irrelevant|"), []);
+        // only one result is possible, and declarations have no answer
+        assert_eq!(exchanged("ImmediateData=No|InitialR2T=Yes|MaxRecvDataSegmentLength=8192|", ""), []);
+        assert_eq!(exchanged("MaxBurstLength=512|MaxBurstLength=512|", "MaxBurstLength=512|").len(), 1);
+        assert_eq!(exchanged("MaxBurstLength=Reject|", ""), [(Rule::L4, Side::Initiator, 1)]);
+        // a key that was never sent to RFC 7143
+        assert_eq!(exchanged("X-own=1|", ""), []);
+        let mut talk = Talk::default();
+        talk.send(login_request(1, 3), &bytes("InitiatorName=iqn.i|SessionType=Discovery|MaxConnections=4|"));
+        talk.send(login_response(1, 3, 499), b"");
+        assert_eq!(talk.found(), [], "irrelevant in a discovery session");
+    }
+
+    #[test]
+    fn a_hole_and_a_refusal_leave_nothing_to_judge() {
+        let mut talk = Talk::default();
+        talk.send(login_request(0, 1), b"MaxConnections=4\0");
+        let mut talk = talk.hole();
+        talk.send(login_response(1, 3, 499), b"HeaderDigest=CRC32C\0");
+        assert_eq!(talk.found(), []);
+        let mut talk = Talk::default();
+        talk.send(login_request(1, 3), b"MaxConnections=4\0");
+        talk.send(login_response(1, 3, 499).status_class(2), b"");
+        assert_eq!(talk.found(), []);
+    }
+
+    #[test]
+    fn a_login_goes_on_as_both_sides_agree() {
+        let stages = |headers: Vec<BhsBuilder>| Talk::default().all(headers).found();
+        let (first, second) = (login_request(0, 1), login_request(1, 3));
+        let answered = login_response(0, 1, 499);
+        assert_eq!(stages(vec![first, answered, second, login_response(1, 3, 500)]), []);
+        // the initiator stays where both have left
+        let again = stages(vec![first, answered, first]);
+        assert_eq!(again, [(Rule::L1, Side::Initiator, 3)]);
+        // the target goes on without being asked, or further than it was asked, or is elsewhere
+        let waiting = BhsBuilder::new(Opcode::LoginRequest).initiator_task_tag(1).cid(1);
+        let waiting = waiting.cmd_sn(SerialNumber(100));
+        assert_eq!(stages(vec![waiting, answered]), [(Rule::L1, Side::Target, 2)]);
+        assert_eq!(stages(vec![first, login_response(0, 3, 499)]), [(Rule::L1, Side::Target, 2)]);
+        assert_eq!(stages(vec![first, login_response(1, 3, 499)]), [(Rule::L1, Side::Target, 2)]);
+        // another tag
+        let renamed = login_request(1, 3).initiator_task_tag(2);
+        assert_eq!(stages(vec![first, answered, renamed]), [(Rule::L6, Side::Initiator, 3)]);
+        let renamed = login_response(0, 1, 499).initiator_task_tag(2);
+        assert_eq!(stages(vec![first, renamed]), [(Rule::L6, Side::Target, 2)]);
+    }
+
+    #[test]
+    fn text_that_goes_on_is_not_answered_before_its_end() {
+        let talk = |answer: &[u8]| {
+            let mut talk = Talk::default();
+            let part = BhsBuilder::new(Opcode::LoginRequest).is_continue(true).current_stage(1).initiator_task_tag(1);
+            talk.send(part.cmd_sn(SerialNumber(100)), b"InitiatorName=iqn.");
+            let response = BhsBuilder::new(Opcode::LoginResponse).current_stage(1).initiator_task_tag(1);
+            talk.send(of_target(response, 499, 100), answer);
+            talk.send(login_request(1, 3), b"i\0MaxConnections=1\0");
+            talk.send(login_response(1, 3, 500), b"MaxConnections=1\0");
+            talk.found()
+        };
+        assert_eq!(talk(b""), []);
+        assert_eq!(talk(b"TargetAlias=a\0"), [(Rule::L6, Side::Target, 2)]);
+    }
+
+    #[test]
+    fn a_text_round_goes_on_under_its_tags() {
+        let request = |tag: u32, transfer_tag: u32, is_final: bool, cmd_sn: u32| {
+            let header = BhsBuilder::new(Opcode::TextRequest).is_final(is_final).initiator_task_tag(tag);
+            of_initiator(header.target_transfer_tag(transfer_tag), cmd_sn, 500)
+        };
+        let response = |transfer_tag: u32, is_final: bool, stat_sn: u32, exp_cmd_sn: u32| {
+            let header = BhsBuilder::new(Opcode::TextResponse).is_final(is_final).initiator_task_tag(8);
+            of_target(header.target_transfer_tag(transfer_tag), stat_sn, exp_cmd_sn)
+        };
+        let whole = |headers: Vec<BhsBuilder>| Talk::logged_in(0).all(headers).found();
+        let first = request(8, RESERVED_TAG, true, 100);
+        let goes_on = response(0x44, false, 500, 101);
+        let last = response(RESERVED_TAG, true, 501, 102);
+        assert_eq!(whole(vec![first, goes_on, request(8, 0x44, true, 101), last]), []);
+        let wrong = whole(vec![first, goes_on, request(8, 0x45, true, 101)]);
+        assert_eq!(wrong, [(Rule::L6, Side::Initiator, 5)]);
+        let wrong = [(Rule::L6, Side::Target, 4)];
+        assert_eq!(whole(vec![first, response(0x44, true, 500, 101)]), wrong);
+        assert_eq!(whole(vec![first, response(RESERVED_TAG, false, 500, 101)]), wrong);
+        assert_eq!(whole(vec![request(8, RESERVED_TAG, false, 100), response(RESERVED_TAG, true, 500, 101)]), wrong);
+        // its beginning may be in the hole
+        assert_eq!(Talk::logged_in(0).hole().all([request(8, 0x44, true, 101), last]).found(), []);
+    }
+}

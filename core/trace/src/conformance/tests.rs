@@ -1,0 +1,160 @@
+//! Conversations for the tests of the rules: a judge gets PDUs as the pass hands them over.
+
+use iscsitrace_wire::bhs::{BhsBuilder, RESERVED_TAG};
+use iscsitrace_wire::serial::SerialNumber;
+
+use super::*;
+
+/// The connection of a conversation.
+pub(super) const CONNECTION: u32 = 3;
+/// The LUN of its commands.
+pub(super) const LUN: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
+
+/// A conversation: its PDUs have the frames 1, 2, and so on, one each millisecond.
+#[derive(Default)]
+pub(super) struct Talk {
+    judge: Judge,
+    violations: Violations,
+    counters: Counters,
+    frame: u64,
+    waited_ns: i64,
+}
+
+pub(super) fn login_request(stage: u8, next_stage: u8) -> BhsBuilder {
+    let header = BhsBuilder::new(Opcode::LoginRequest).is_transit(true).current_stage(stage).next_stage(next_stage);
+    header.cid(1).initiator_task_tag(1).cmd_sn(SerialNumber(100))
+}
+
+pub(super) fn login_response(stage: u8, next_stage: u8, stat_sn: u32) -> BhsBuilder {
+    let header = BhsBuilder::new(Opcode::LoginResponse).is_transit(true).current_stage(stage).next_stage(next_stage);
+    of_target(header.tsih(7).initiator_task_tag(1), stat_sn, 100)
+}
+
+/// A header of the target with its numbers.
+pub(super) fn of_target(header: BhsBuilder, stat_sn: u32, exp_cmd_sn: u32) -> BhsBuilder {
+    let window = SerialNumber(exp_cmd_sn + 31);
+    header.stat_sn(SerialNumber(stat_sn)).exp_cmd_sn(SerialNumber(exp_cmd_sn)).max_cmd_sn(window)
+}
+
+/// A header of the initiator with its numbers.
+pub(super) fn of_initiator(header: BhsBuilder, cmd_sn: u32, exp_stat_sn: u32) -> BhsBuilder {
+    header.cmd_sn(SerialNumber(cmd_sn)).exp_stat_sn(SerialNumber(exp_stat_sn))
+}
+
+/// TEST UNIT READY: a command without data.
+pub(super) fn command(tag: u32, cmd_sn: u32, exp_stat_sn: u32) -> BhsBuilder {
+    let header = BhsBuilder::new(Opcode::ScsiCommand).is_final(true).lun(LUN).initiator_task_tag(tag);
+    of_initiator(header, cmd_sn, exp_stat_sn)
+}
+
+pub(super) fn status(tag: u32, status: u8, stat_sn: u32, exp_cmd_sn: u32) -> BhsBuilder {
+    let header = BhsBuilder::new(Opcode::ScsiResponse).is_final(true).initiator_task_tag(tag).status(status);
+    of_target(header, stat_sn, exp_cmd_sn)
+}
+
+/// An immediate NOP-Out.
+pub(super) fn nop_out(tag: u32, answered: u32, cmd_sn: u32, exp_stat_sn: u32) -> BhsBuilder {
+    let header = BhsBuilder::new(Opcode::NopOut).is_immediate(true).is_final(true).initiator_task_tag(tag);
+    of_initiator(header.target_transfer_tag(answered), cmd_sn, exp_stat_sn)
+}
+
+pub(super) fn nop_in(answered: u32, tag: u32, stat_sn: u32, exp_cmd_sn: u32) -> BhsBuilder {
+    let header = BhsBuilder::new(Opcode::NopIn).is_final(true).initiator_task_tag(answered);
+    of_target(header.target_transfer_tag(tag), stat_sn, exp_cmd_sn)
+}
+
+impl Talk {
+    /// Behind a login in one exchange: frames 1 and 2. The next CmdSN is 100, the next StatSN 500.
+    pub(super) fn logged_in(error_recovery_level: u32) -> Self {
+        let mut talk = Self::default();
+        talk.send(login_request(1, 3), b"");
+        talk.send(login_response(1, 3, 499), b"");
+        let level = Some(error_recovery_level);
+        talk.judge.agree(Agreed { is_alone: true, error_recovery_level: level, ..Agreed::default() });
+        talk
+    }
+
+    fn around() -> Around {
+        Around { connection: CONNECTION, is_named: true }
+    }
+
+    /// A PDU.
+    pub(super) fn send(&mut self, header: BhsBuilder, data: &[u8]) {
+        self.frame += 1;
+        let header = header.data_segment_length(data.len() as u32).build();
+        let at = Stamp { frame: self.frame, time_ns: self.frame as i64 * 1_000_000 + self.waited_ns };
+        let pdu = pdu(&header, data, at);
+        let Some(opcode) = pdu.bhs().opcode() else { panic!("no opcode") };
+        let (around, violations, counters) = (Self::around(), &mut self.violations, &mut self.counters);
+        if opcode == Opcode::ScsiCommand {
+            self.judge.command(pdu.bhs(), at, CycleId::new(self.frame as u32), around, violations, counters);
+        } else if !opcode.is_initiator() {
+            self.judge.said(pdu.bhs());
+        }
+        self.judge.take(&pdu, opcode, around, violations, counters);
+    }
+
+    /// PDUs without data.
+    pub(super) fn all(mut self, headers: impl IntoIterator<Item = BhsBuilder>) -> Self {
+        headers.into_iter().for_each(|header| self.send(header, b""));
+        self
+    }
+
+    /// Nothing passes for so long.
+    pub(super) fn wait(mut self, seconds: i64) -> Self {
+        self.waited_ns += seconds * 1_000_000_000;
+        self
+    }
+
+    /// Bytes are missing.
+    pub(super) fn hole(mut self) -> Self {
+        self.judge.begin_anew();
+        self
+    }
+
+    /// The target closes the connection.
+    pub(super) fn close(mut self) -> Self {
+        let closed_ns = (self.frame as i64 + 1) * 1_000_000 + self.waited_ns;
+        let ended = Ended { closed_by_target_ns: Some(closed_ns) };
+        self.judge.finish(ended, Self::around(), &mut self.violations, &mut self.counters);
+        self
+    }
+
+    /// The violations: rule, side and frame.
+    pub(super) fn found(&self) -> Vec<(Rule, Side, u64)> {
+        found(&self.violations)
+    }
+}
+
+pub(super) fn found(violations: &Violations) -> Vec<(Rule, Side, u64)> {
+    let side = |code| if code == 0 { Side::Initiator } else { Side::Target };
+    let rows = violations.rule.iter().zip(&violations.side).zip(&violations.frame);
+    rows.map(|((&rule, &code), &frame)| (Rule::ALL[usize::from(rule)], side(code), frame)).collect()
+}
+
+/// A whole PDU in one packet, without digests.
+pub(super) fn pdu<'a>(header: &'a [u8], data: &'a [u8], at: Stamp) -> Pdu<'a> {
+    Pdu {
+        header,
+        data,
+        offset: 0,
+        end: 48,
+        data_end: 48,
+        data_last_ns: at.time_ns,
+        first: at,
+        last: Some(at),
+        latest: at,
+        has_capture_gap: false,
+        is_unfinished: false,
+        is_late: false,
+        header_digest_ok: None,
+        data_digest_ok: None,
+    }
+}
+
+#[test]
+fn a_login_and_a_command_break_no_rule() {
+    let talk =
+        Talk::logged_in(0).all([command(5, 100, 500), status(5, 0, 500, 101), nop_out(6, RESERVED_TAG, 101, 501)]);
+    assert_eq!(talk.close().found(), []);
+}
