@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.lab.faults import fault
+from iscsitrace.lab.faults import fault, rules
 from iscsitrace.lab.faults import settings as ours
 from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
-from iscsitrace.lab.faults.fault import TARGET, Detail, Fault, FaultKind, InGuests, Ours
+from iscsitrace.lab.faults.fault import INITIATOR_ALONE, TARGET, Detail, Fault, FaultKind, InGuests, Ours
 from iscsitrace.lab.guests import access_faults, network_faults, program_faults, storage_faults
 from iscsitrace.lab.guests.initiator import NAME
 from iscsitrace.lab.settings.kinds import COUNT, SHARE, SIZE, TEXT, TIME, one_of
 
 GUESTS = "guests"
-WORLDS = (SIMULATED, NAMESPACES, GUESTS, TARGET)
-"""The last is ``iscsitrace target``, which has neither an initiator nor a link."""
+WORLDS = (SIMULATED, NAMESPACES, GUESTS, TARGET, INITIATOR_ALONE)
+"""The last two are ``iscsitrace target`` and ``iscsitrace initiator``: each has neither a link nor the other."""
 
 _WITH_TARGET = (SIMULATED, NAMESPACES, TARGET)
 _DISK = {"disk": Detail(COUNT, "0")}
@@ -290,7 +290,7 @@ _ROWS = (
         guests=InGuests(access_faults.duplicate),
     ),
 )
-KINDS = {kind.name: kind for kind in _ROWS}
+KINDS = {kind.name: kind for kind in (*_ROWS, *rules.KINDS)}
 """All kinds by name."""
 
 
@@ -310,7 +310,7 @@ def parse(text: str) -> Fault:
     """A fault as it is typed: ``black-out,at=2s,for=12s``. InputInvalid lists what there is."""
     name, *rest = text.split(",")
     if name not in KINDS:
-        raise InputInvalid(f"no fault is named {name!r}; there are {', '.join(sorted(KINDS))}")
+        raise InputInvalid(f"no fault is named {name!r}; there are {', '.join(sorted(KINDS, key=str.swapcase))}")
     typed = {}
     for each in rest:
         detail, separator, value = each.partition("=")

@@ -15,6 +15,7 @@ from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.cli.traffic import chap_options
 from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.settings_command import SettingsCommand
+from iscsitrace.cli.traffic.target_options import Fault, lists_faults
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
 from iscsitrace.cli.units import Duration, Size
@@ -75,8 +76,25 @@ PINGS = Section(
 
 
 DESIGN = settings_section("Design", "initiator.driver", "initiator.receive")
-_LOGIN = (KEYS, SOCKETS, DESIGN, CHAP)
-_SHOWN_OF_LOGIN = ("key", "header-digest", "data-digest", "chap", "mutual-chap", "chap-file")
+
+
+def _faults(*, faults: tuple[Any, ...]) -> tuple[Any, ...]:
+    return faults
+
+
+FAULTS = Section(
+    "Faults",
+    _faults,
+    option(
+        "--fault",
+        "faults",
+        type=Fault(on="initiator"),
+        multiple=True,
+        help="A rule of RFC 7143 that the initiator breaks, like S1 or D4,every=3. Repeatable.",
+    ),
+)
+_LOGIN = (KEYS, SOCKETS, DESIGN, CHAP, FAULTS)
+_SHOWN_OF_LOGIN = ("key", "header-digest", "data-digest", "chap", "mutual-chap", "chap-file", "fault")
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OWN = (
@@ -101,6 +119,7 @@ _OWN = (
         help="Write every command, and TCP_INFO every 20 ms, as JSON.",
     ),
     click.option("--force", "is_forced", is_flag=True, help="Overwrite these files if they exist."),
+    lists_faults("initiator"),
     click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number."),
     click.option("--no-progress", is_flag=True, help="Draw no progress bar."),
 )
@@ -215,6 +234,7 @@ def _carry_out(
         client["login"]["initiator_name"] = initiator_name
     if timeout_ns is not None:
         client["timeouts"] = dict.fromkeys(("login_ns", "task_ns", "nop_ns"), timeout_ns)
+    _break_rules(client, FAULTS.take(values))
     settings = {
         "client": client,
         "sockets": SOCKETS.take(values) | {"bind_address": bind_address},
@@ -241,6 +261,19 @@ def _carry_out(
     initiator_results.end(results)
     if wish.is_there:
         raise click.exceptions.Exit(_EXIT_INTERRUPTED)
+
+
+def _break_rules(client: dict[str, Any], faults: tuple[Any, ...]) -> None:
+    """Adds the rules that the initiator breaks."""
+    from iscsitrace.lab import fault_catalogue as catalogue
+    from iscsitrace.lab.faults.fault import INITIATOR_ALONE, Placed
+    from iscsitrace.lab.run_files import INITIATOR
+
+    if any(isinstance(each, dict) for each in faults):
+        raise click.UsageError("faults of single commands are those of a target; --list-faults lists the initiator's")
+    catalogue.require_in(INITIATOR_ALONE, faults, [INITIATOR])
+    for number, each in enumerate(faults):
+        each.kind.ours.apply({"client": client, "portals": []}, Placed(number, each, 0, INITIATOR_ALONE))
 
 
 def _authenticated(urls: tuple[str, ...], given: dict[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:

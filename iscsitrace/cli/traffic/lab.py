@@ -22,7 +22,7 @@ from iscsitrace.cli.traffic.link_options import LINK, PATHS
 from iscsitrace.cli.traffic.run_options import SEED_LIMIT, world_settings
 from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.settings_command import SettingsCommand
-from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of
+from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, lists_faults
 from iscsitrace.cli.traffic.tcp_options import HOSTS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
 from iscsitrace.lab.settings import structs
@@ -205,6 +205,7 @@ def _hosts(world_kind: str, settings: dict[str, Any], *, is_bypassed: bool) -> I
 )
 @_WORLD
 @run_options.takes_run
+@lists_faults("namespaces", "guests")
 def run(
     operation: str,
     directory: Path,

@@ -10,7 +10,7 @@ import click
 from iscsitrace.cli.traffic import run_options
 from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.settings_command import SettingsCommand
-from iscsitrace.cli.traffic.target_options import faults_of
+from iscsitrace.cli.traffic.target_options import faults_of, lists_faults
 from iscsitrace.lab.settings import structs
 from iscsitrace.show import initiator_results, run_results
 from iscsitrace.show.run_progress import Progress
@@ -28,6 +28,7 @@ WORLD = settings_section("Simulated world", "initiator.host-delay", "target.host
     epilog="Example:  iscsitrace simulate read --one-way-delay 8ms --rate 320Mbit --block-size 128K --bytes 16M -o DIR",
 )
 @run_options.takes_run
+@lists_faults("simulated")
 def command(
     operation: str, directory: Path, is_forced: bool, seed: int, is_json: bool, no_progress: bool, **values: Any
 ) -> None:

@@ -10,7 +10,7 @@ import click
 
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.traffic.settings_command import SettingsCommand
-from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, portal_of
+from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, lists_faults, portal_of
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.units import Quantity, Size
 from iscsitrace.show import run_results
@@ -81,6 +81,7 @@ class Address(Quantity):
     help="Memory for data that waits for the network, or for its command's turn. Beyond it, reads are sent in short "
     "PDUs, and connections with such writes end.",
 )
+@lists_faults("target")
 def command(
     addresses: tuple[str, ...],
     seed: int | None,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from string import hexdigits
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -24,12 +24,13 @@ _MEDIA = {"ram": "ram", "sparse": "sparse", "null": "null_zeros", "address": "nu
 _LUN_SIZES = SIZES | {"T": 1 << 40, "TB": 10**12}
 _FAULTS = (
     *("bad-header-digest", "bad-data-digest", "swallowed-pdu", "late-r2t", "busy", "task-set-full"),
-    *("reservation-conflict", "check-condition", "reject", "closed-connection", "delayed-status"),
+    *("reservation-conflict", "check-condition", "reject", "closed-connection", "delayed-status", "logout-requested"),
 )
 _OPERATIONS = ("any", "read", "write", "other")
 _OF_A_RUN = ("target.program", "target.host-delay", "target.count")
 _TIMES = ("at", "for")
 _REASONS = 100
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _SENSE_PARTS = 3
 
 
@@ -56,6 +57,10 @@ class Fault(Quantity):
 
     name = "NAME[,DETAIL=VALUE...]"
 
+    def __init__(self, on: str | None = None) -> None:
+        self._on = on
+        """The only host that there is."""
+
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> dict[str, Any] | FaultOfRun:
@@ -70,8 +75,9 @@ class Fault(Quantity):
             known = dict.fromkeys((*_FAULTS, *catalogue.KINDS))
             self.fail(f"{fault!r} is not a fault; there are {', '.join(known)}", param, ctx)
         if fault not in _FAULTS or any(detail.partition("=")[0] in _TIMES for detail in details):
+            is_told = self._on is None or any(detail.startswith("on=") for detail in details)
             try:
-                return catalogue.parse(value)
+                return catalogue.parse(value if is_told else f"{value},on={self._on}")
             except InputInvalid as error:
                 self.fail(str(error), param, ctx)
         rule: dict[str, Any] = {"fault": fault.replace("-", "_")}
@@ -109,6 +115,24 @@ def _sense(text: str) -> list[int] | None:
     parts = text.split("/")
     is_bytes = all(0 < len(part) <= len("ff") and set(part) <= set(hexdigits) for part in parts)
     return [int(part, 16) for part in parts] if is_bytes and len(parts) == _SENSE_PARTS else None
+
+
+def lists_faults(*worlds: str) -> Callable[[_Function], _Function]:
+    """Adds ``--list-faults``: the faults of some worlds, with their details and meaning."""
+
+    def show(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+        if not is_wanted or ctx.resilient_parsing:
+            return
+        from iscsitrace.lab import fault_catalogue as catalogue
+
+        for name in dict.fromkeys(name for world in worlds for name in catalogue.names_in(world)):
+            kind = catalogue.KINDS[name]
+            details = ",".join(f"{detail}={each.default}" for detail, each in kind.details.items())
+            click.echo(f"{name},{details}\n    {kind.meaning}")
+        ctx.exit()
+
+    help_text = "List the faults of the run, with their details and what each does."
+    return click.option("--list-faults", is_flag=True, is_eager=True, expose_value=False, callback=show, help=help_text)
 
 
 def faults_of(values: Mapping[str, Any]) -> list[FaultOfRun]:

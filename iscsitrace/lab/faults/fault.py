@@ -13,6 +13,8 @@ from iscsitrace.lab.settings.kinds import TEXT, TIME, Kind, Value
 
 TARGET = "target"
 """The world of ``iscsitrace target``: a target alone. `addresses` has the others of our own programs."""
+INITIATOR_ALONE = "initiator"
+"""The world of ``iscsitrace initiator``: an initiator alone."""
 Details = Mapping[str, Any]
 """Values by name: times in ns, sizes in bytes."""
 Settings = dict[str, Any]

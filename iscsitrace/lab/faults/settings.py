@@ -114,7 +114,7 @@ def small_buffers(settings: Settings, placed: Placed) -> None:
     settings["world"][f"{host}_tcp"] = {**settings["world"].get(f"{host}_tcp", {}), **sizes}
 
 
-def _at_target(settings: Settings, placed: Placed, fault: str, **details: Any) -> None:
+def at_target(settings: Settings, placed: Placed, fault: str, **details: Any) -> None:
     """A fault of the core's target (core/lab/src/protocol/target/fault.rs), with details as they are named there."""
     portal = settings["portals"][placed.target]
     portal["faults"] = [*portal.get("faults", ()), {"fault": fault, "when": placed.when, **details}]
@@ -123,7 +123,7 @@ def _at_target(settings: Settings, placed: Placed, fault: str, **details: Any) -
 def on_disk(fault: str) -> Callable[[Settings, Placed], None]:
     def apply_it(settings: Settings, placed: Placed) -> None:
         for operation in ("read", "write"):
-            _at_target(settings, placed, fault, lun=_lun(settings, placed), operation=operation)
+            at_target(settings, placed, fault, lun=_lun(settings, placed), operation=operation)
 
     return apply_it
 
@@ -147,7 +147,7 @@ def storage_errors(settings: Settings, placed: Placed) -> None:
 def _fail(settings: Settings, placed: Placed, when: Settings, blocks: list[int] | None = None) -> None:
     for operation, sense in (("read", _READ_ERROR), ("write", _WRITE_ERROR)):
         where = {"lun": _lun(settings, placed), "operation": operation, "blocks": blocks}
-        _at_target(settings, placed, "check_condition", sense=list(sense), when=when, **where)
+        at_target(settings, placed, "check_condition", sense=list(sense), when=when, **where)
 
 
 def _blocks(sectors: str, unit: Settings) -> list[int] | None:
@@ -175,23 +175,23 @@ def storage_flaky(settings: Settings, placed: Placed) -> None:
 def storage_slow(settings: Settings, placed: Placed) -> None:
     for operation in ("read", "write"):
         if placed["operation"] in {operation, "all"}:
-            _at_target(settings, placed, "slow", by_ns=placed["by"], lun=_lun(settings, placed), operation=operation)
+            at_target(settings, placed, "slow", by_ns=placed["by"], lun=_lun(settings, placed), operation=operation)
 
 
 def storage_full(settings: Settings, placed: Placed) -> None:
     where = {"lun": _lun(settings, placed), "operation": "write"}
-    _at_target(settings, placed, "check_condition", sense=list(_NO_SPACE), after_bytes=placed["bytes"], **where)
+    at_target(settings, placed, "check_condition", sense=list(_NO_SPACE), after_bytes=placed["bytes"], **where)
 
 
 def stuck_command(settings: Settings, placed: Placed) -> None:
     settings["client"]["timeouts"] |= {"task_ns": placed["timeout"], "management_ns": _STUCK_MANAGEMENT_NS}
-    _at_target(settings, placed, "stuck", lun=_lun(settings, placed))
+    at_target(settings, placed, "stuck", lun=_lun(settings, placed))
 
 
 def lun_removed(settings: Settings, placed: Placed) -> None:
     # for good, unless it says how long
     when = placed.when | {"for_ns": placed["for"] or None}
-    _at_target(settings, placed, "check_condition", sense=list(_NO_UNIT), lun=_lun(settings, placed), when=when)
+    at_target(settings, placed, "check_condition", sense=list(_NO_UNIT), lun=_lun(settings, placed), when=when)
 
 
 def _incident(settings: Settings, placed: Placed, kind: Any) -> None:
@@ -228,7 +228,7 @@ def slow_unmap(settings: Settings, placed: Placed) -> None:
         raise InputInvalid(f"slow-unmap: the disk has no room for {placed['count']} times {placed['blocks']} blocks")
     _incident(settings, placed, {"unmap": {"lba": lba, "blocks": placed["blocks"], "count": placed["count"]}})
     where = {"lun": _lun(settings, placed), "operation": "unmap"}
-    _at_target(settings, placed, "slow", by_ns=placed["by"], when=placed.when | {"for_ns": None}, **where)
+    at_target(settings, placed, "slow", by_ns=placed["by"], when=placed.when | {"for_ns": None}, **where)
 
 
 def wrong_chap(settings: Settings, placed: Placed) -> None:
@@ -239,11 +239,11 @@ def wrong_chap(settings: Settings, placed: Placed) -> None:
 
 
 def no_acl(settings: Settings, placed: Placed) -> None:
-    _at_target(settings, placed, "login_refused", status=list(_AUTHORIZATION_FAILURE))
+    at_target(settings, placed, "login_refused", status=list(_AUTHORIZATION_FAILURE))
 
 
 def unknown_target(settings: Settings, placed: Placed) -> None:
-    _at_target(settings, placed, "login_refused", status=list(_NOT_FOUND))
+    at_target(settings, placed, "login_refused", status=list(_NOT_FOUND))
 
 
 def _status(text: str) -> list[int]:
@@ -259,13 +259,13 @@ def require_status(fault: Fault) -> None:
 
 
 def login_refused(settings: Settings, placed: Placed) -> None:
-    _at_target(settings, placed, "login_refused", status=_status(placed["status"]), most=placed["count"] or None)
+    at_target(settings, placed, "login_refused", status=_status(placed["status"]), most=placed["count"] or None)
 
 
 def login_redirected(settings: Settings, placed: Placed) -> None:
     own = addresses.of_target(placed.world, placed.target, is_ipv6=bool(settings["world"].get("is_ipv6")))
     elsewhere = [f"{places.portal(str(own), _PORT)},1"]
-    _at_target(settings, placed, "login_refused", status=list(_MOVED), addresses=elsewhere, most=1)
+    at_target(settings, placed, "login_refused", status=list(_MOVED), addresses=elsewhere, most=1)
 
 
 def key_mismatch(settings: Settings, placed: Placed) -> None:
@@ -276,7 +276,7 @@ def key_mismatch(settings: Settings, placed: Placed) -> None:
 
 def reservation_held(settings: Settings, placed: Placed) -> None:
     for operation in ("write",) if placed["type"] == "write_exclusive" else ("read", "write"):
-        _at_target(settings, placed, "reservation_conflict", operation=operation)
+        at_target(settings, placed, "reservation_conflict", operation=operation)
 
 
 def require_on_initiator(fault: Fault) -> None:
@@ -293,7 +293,7 @@ def require_workload(fault: Fault) -> None:
 
 
 def target_restart(settings: Settings, placed: Placed) -> None:
-    _at_target(settings, placed, "restart")
+    at_target(settings, placed, "restart")
 
 
 def program_paused(settings: Settings, placed: Placed) -> None:

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! pdu        stream bytes <-> PDUs; pdu_log: their log
+//! breach     rules that a side breaks on purpose
 //! keys       offers -> negotiated parameters
 //! text       key=value pairs: encoding, splitting, joining
 //! login      from the first PDU to the full feature phase; chap: authentication
@@ -9,6 +10,7 @@
 //! target     a target portal with its sessions
 //! ```
 
+pub mod breach;
 pub mod chap;
 pub mod initiator;
 pub mod keys;

@@ -24,6 +24,18 @@ pub struct Digests {
     pub data: bool,
 }
 
+impl Digests {
+    /// Place of the last byte of a PDU's last digest, in a stream where the PDU is at `start..end`; none without one.
+    #[must_use]
+    pub fn last_byte(self, start: usize, end: usize, has_data: bool) -> Option<usize> {
+        match self {
+            Self { data: true, .. } if has_data => end.checked_sub(1),
+            Self { header: true, .. } => Some(start + LENGTH_BYTES + 3),
+            _ => None,
+        }
+    }
+}
+
 /// A part of a PDU.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece<'a> {

@@ -53,6 +53,8 @@ pub(super) struct Burst {
     pub lun: [u8; 8],
     pub offset: u32,
     pub end: u32,
+    /// Whether the last Data-Out had the place of the next one (D10).
+    pub is_exchanged: bool,
     pub data_sn: SerialNumber,
 }
 
@@ -84,6 +86,8 @@ pub(super) struct Connection {
     pub digests: Digests,
     pub login: Option<InitiatorLogin>,
     pub login_request: Option<LoginRequest>,
+    /// ExpStatSN, from when it lags behind (S13).
+    pub lagging_exp_stat_sn: Option<SerialNumber>,
     /// StatSN of the next status; none before the first.
     pub exp_stat_sn: Option<SerialNumber>,
     pub incoming: Incoming,

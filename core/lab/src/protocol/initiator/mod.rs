@@ -12,11 +12,13 @@
 //!   receive     PDUs from the target: validation and dispatch         transmit   PDUs to the target
 //!   transfer    Data-In, R2T and status of commands                   requests   NOP, task management, text, logout
 //!   login       of each connection                                    violation  protocol violations of the target
+//!   breach      rules that it breaks on purpose
 //! ```
 //!
 //! It never does I/O and never reads a clock. It never retries: at ErrorRecoveryLevel 0 a lost connection or a digest
 //! error ends the session. Data is never kept: it is exchanged with [`TaskData`] piece by piece.
 
+mod breach;
 mod connection;
 mod data;
 mod event;
@@ -34,6 +36,7 @@ mod transmit;
 mod violation;
 mod window;
 
+pub use breach::InitiatorRule;
 pub use data::{NoData, TaskData};
 pub use event::{Completion, DiscoveredTarget, Event, Outcome};
 pub use session::Session;

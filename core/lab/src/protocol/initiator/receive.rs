@@ -11,6 +11,7 @@
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 
+use super::breach::InitiatorRule;
 use super::connection::{Incoming, State, Urgent};
 use super::data::TaskData;
 use super::event::Outcome;
@@ -32,6 +33,7 @@ pub(super) fn or_zero<T: Default>(field: Option<T>) -> T {
 impl Session {
     /// Takes bytes of a connection.
     pub fn receive(&mut self, now_ns: i64, connection: usize, bytes: &[u8], data: &mut impl TaskData) {
+        self.settings.breaches.at(now_ns);
         if let Err(error) = self.read(now_ns, connection, bytes, data) {
             self.fail_over(connection, error);
         }
@@ -274,7 +276,9 @@ impl Session {
         if connection.urgent.len() >= MOST_PINGS {
             return Err(Violation::TooManyPings { count: connection.urgent.len() + 1 });
         }
-        connection.urgent.push_back(Urgent::PingReply { target_transfer_tag, lun: or_zero(header.lun()) });
+        if !self.settings.breaches.breaks(InitiatorRule::M1) {
+            connection.urgent.push_back(Urgent::PingReply { target_transfer_tag, lun: or_zero(header.lun()) });
+        }
         Ok(())
     }
 }

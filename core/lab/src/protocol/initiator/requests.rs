@@ -5,6 +5,7 @@ use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::text;
 
+use super::breach::InitiatorRule;
 use super::connection::{Connection, State, Urgent};
 use super::event::{DiscoveredTarget, Event, Outcome};
 use super::session::Session;
@@ -239,6 +240,7 @@ impl Session {
         let (event, vcode) = (header.async_event().unwrap_or(0), header.async_vcode().unwrap_or(0));
         self.events.push_back(Event::AsyncMessage { event, vcode });
         match event {
+            1 if self.settings.breaches.breaks(InitiatorRule::M6) => {}
             1 => {
                 self.asked_to_leave =
                     Some("the target requested a logout (Asynchronous Message, RFC 7143 section 11.9.1)");

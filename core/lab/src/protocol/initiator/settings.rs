@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::breach::InitiatorRule;
+use crate::protocol::breach::Breaches;
 use crate::protocol::login::InitiatorLoginSettings;
 
 /// Timeouts; 0 for none.
@@ -50,4 +52,6 @@ pub struct SessionSettings {
     pub challenge_seed: u64,
     /// Whether PDUs are logged for [`super::Session::take_pdu_log`].
     pub is_pdu_log_wanted: bool,
+    /// Rules of RFC 7143 that it breaks.
+    pub breaches: Breaches<InitiatorRule>,
 }

@@ -4,12 +4,16 @@ use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::breach::InitiatorRule;
 use super::connection::{Burst, Incoming};
 use super::event::Outcome;
 use super::receive::or_zero;
 use super::session::Session;
 use super::task::{Direction, Kind};
 use super::violation::Violation;
+
+/// Data of an R2T that is not sent (D9).
+const SHORT_BYTES: u32 = 512;
 
 impl Session {
     pub(super) fn begin_data_in(&mut self, now_ns: i64, index: usize, header: Bhs<'_>) -> Result<Incoming, Violation> {
@@ -166,15 +170,25 @@ impl Session {
         task.outstanding_r2t_count += 1;
         task.granted += length;
         task.first_data_ns.get_or_insert(now_ns);
-        connection.bursts.push_back(Burst {
+        let breaches = &self.settings.breaches;
+        let is_short = length > SHORT_BYTES && breaches.breaks(InitiatorRule::D9);
+        let is_waiting = |burst: &Burst| burst.tag == tag && burst.data_sn == SerialNumber(0);
+        let earlier = connection.bursts.iter().position(is_waiting);
+        let place = earlier.filter(|_| breaches.breaks(InitiatorRule::D11)).unwrap_or(connection.bursts.len());
+        let burst = Burst {
             tag,
             target_transfer_tag,
             // Section 11.7.4: Data-Out returns the LUN of the R2T with its tag.
             lun: or_zero(header.lun()),
             offset,
-            end: offset + length,
+            end: offset + length - if is_short { SHORT_BYTES } else { 0 },
+            is_exchanged: false,
             data_sn: SerialNumber(0),
-        });
+        };
+        let other = (0..self.connections.len()).find(|other| *other != index && self.is_usable(*other));
+        let carrier = other.filter(|_| self.settings.breaches.breaks(InitiatorRule::T8)).unwrap_or(index);
+        let bursts = &mut self.connections[carrier].bursts;
+        bursts.insert(place.min(bursts.len()), burst);
         Ok(())
     }
 }

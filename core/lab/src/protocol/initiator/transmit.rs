@@ -14,15 +14,20 @@ use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::breach::InitiatorRule;
 use super::connection::{Burst, Connection, State, Urgent};
 use super::data::TaskData;
 use super::session::Session;
-use super::task::{Direction, Kind};
+use super::task::{Direction, Kind, Task};
+use crate::protocol::breach::Breaches;
 use crate::protocol::pdu;
 use crate::protocol::pdu_log::PduRecord;
 
 /// Approximate bytes of one system call.
 const TRANSMIT_BYTES: usize = 256 << 10;
+
+/// Initiator Task Tag of a command that must not be sent (M5).
+const TAG_AFTER_LOGOUT: u32 = 0x4000_0000;
 
 /// Section 13.3 and appendix C.
 const SEND_TARGETS: &[u8] = b"SendTargets=All\0";
@@ -35,6 +40,7 @@ pub(super) fn ping_byte(offset: u32) -> u8 {
 impl Session {
     /// Appends the bytes of a connection's next system call; nothing when there is nothing to send now.
     pub fn poll_transmit(&mut self, now_ns: i64, connection: usize, out: &mut Vec<u8>, data: &mut impl TaskData) {
+        self.settings.breaches.at(now_ns);
         let start = out.len();
         match self.connections.get(connection).map(|connection| connection.state) {
             Some(State::Login) => self.transmit_login(connection, out),
@@ -47,12 +53,13 @@ impl Session {
 
     fn transmit_login(&mut self, index: usize, out: &mut Vec<u8>) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let Some(request) = connection.login_request.take() else { return };
+        let Some(mut request) = connection.login_request.take() else { return };
+        request.data = self.settings.breaches.login_text(request.data);
         // Section 11.12: a login has the same Initiator Task Tag in all its PDUs, and CmdSN does not advance.
         let header = request.header().initiator_task_tag(connection.login_tag).cmd_sn(self.window.cmd_sn());
         let header = header.exp_stat_sn(connection.exp_stat_sn()).build();
-        let log = self.pdu_log.as_mut();
-        emit(index, connection, out, &header, log, |place| place.copy_from_slice(&request.data));
+        let (breaches, log) = (&self.settings.breaches, self.pdu_log.as_mut());
+        emit(index, connection, out, header, breaches, log, |place| place.copy_from_slice(&request.data));
     }
 
     /// Appends the next PDU; false when there is none.
@@ -69,9 +76,9 @@ impl Session {
             }
             return true;
         }
-        if self.window.is_open()
-            && let Some(tag) = connection.commands.pop_front()
-        {
+        let is_allowed = self.window.is_open()
+            || !connection.commands.is_empty() && self.settings.breaches.breaks(InitiatorRule::S3);
+        if is_allowed && let Some(tag) = connection.commands.pop_front() {
             self.transmit_command(now_ns, index, tag, out, data);
             return true;
         }
@@ -87,9 +94,17 @@ impl Session {
 
     fn transmit_command(&mut self, now_ns: i64, index: usize, tag: u32, out: &mut Vec<u8>, data: &mut impl TaskData) {
         let Some(connection) = self.connections.get_mut(index) else { return };
+        let breaches = &self.settings.breaches;
+        let is_open = |(other, task): &(u32, &Task)| *other != tag && task.kind == Kind::Scsi && task.is_sent;
+        let open_tag = self.tasks.active().find(is_open).map(|(other, _)| other);
+        let initiator_task_tag = open_tag.filter(|_| breaches.breaks(InitiatorRule::T1)).unwrap_or(tag);
         let Some(task) = self.tasks.get_mut(tag) else { return };
-        let (command, keys) = (task.command, &connection.parameters);
-        task.cmd_sn = self.window.take();
+        let command = task.command;
+        let keys = &breaches.believed(&connection.parameters, &command);
+        if breaches.breaks(InitiatorRule::S1) {
+            self.window.take();
+        }
+        task.cmd_sn = if breaches.breaks(InitiatorRule::S2) { self.window.reuse() } else { self.window.take() };
         (task.is_sent, task.sent_ns) = (true, now_ns);
         let (mut immediate, mut unsolicited_end) = (0, 0);
         if command.direction == Direction::Write {
@@ -114,6 +129,7 @@ impl Session {
                     lun: [0; 8],
                     offset: immediate,
                     end: unsolicited_end,
+                    is_exchanged: false,
                     data_sn: SerialNumber(0),
                 });
             }
@@ -125,20 +141,42 @@ impl Session {
             .is_write(command.direction == Direction::Write)
             .task_attribute(1)
             .lun(command.lun)
-            .initiator_task_tag(tag)
+            .initiator_task_tag(initiator_task_tag)
             .expected_data_transfer_length(command.length_bytes)
             .cmd_sn(task.cmd_sn)
             .exp_stat_sn(connection.exp_stat_sn())
             .cdb(command.cdb)
             .data_segment_length(immediate)
             .build();
-        let log = self.pdu_log.as_mut();
-        emit(index, connection, out, &header, log, |place| data.fill(tag, 0, place));
+        let mut log = self.pdu_log.as_mut();
+        emit(index, connection, out, header, breaches, log.as_deref_mut(), |place| data.fill(tag, 0, place));
+        if breaches.breaks(InitiatorRule::M8) {
+            // DataSN 0 of this command
+            let snack = BhsBuilder::new(Opcode::SnackRequest)
+                .lun(command.lun)
+                .initiator_task_tag(tag)
+                .target_transfer_tag(RESERVED_TAG)
+                .exp_stat_sn(connection.exp_stat_sn());
+            emit(index, connection, out, snack.build(), breaches, log, |_| ());
+        }
     }
 
     fn transmit_data_out(&mut self, index: usize, burst: &mut Burst, out: &mut Vec<u8>, data: &mut impl TaskData) {
         let Some(connection) = self.connections.get_mut(index) else { return };
-        let length = (burst.end - burst.offset).min(connection.parameters.target_max_recv_data_segment_length);
+        let breaches = &self.settings.breaches;
+        let (left, most) = (burst.end - burst.offset, connection.parameters.target_max_recv_data_segment_length);
+        let length = if left > most && breaches.breaks(InitiatorRule::D16) { left } else { left.min(most) };
+        let offset = match std::mem::take(&mut burst.is_exchanged) {
+            true => burst.offset - length,
+            false if left >= 2 * length && breaches.breaks(InitiatorRule::D10) => {
+                burst.is_exchanged = true;
+                burst.offset + length
+            }
+            false => burst.offset,
+        };
+        if breaches.breaks(InitiatorRule::S15) {
+            burst.data_sn = burst.data_sn.next();
+        }
         let is_final = burst.offset + length == burst.end;
         let header = BhsBuilder::new(Opcode::DataOut)
             .is_final(is_final)
@@ -147,11 +185,11 @@ impl Session {
             .target_transfer_tag(burst.target_transfer_tag)
             .exp_stat_sn(connection.exp_stat_sn())
             .data_sn(burst.data_sn)
-            .buffer_offset(burst.offset)
+            .buffer_offset(offset)
             .data_segment_length(length)
             .build();
         let log = self.pdu_log.as_mut();
-        emit(index, connection, out, &header, log, |place| data.fill(burst.tag, burst.offset, place));
+        emit(index, connection, out, header, breaches, log, |place| data.fill(burst.tag, offset, place));
         if let Some(task) = self.tasks.get_mut(burst.tag) {
             task.transferred += length;
             if is_final && burst.target_transfer_tag != RESERVED_TAG {
@@ -217,14 +255,26 @@ impl Session {
         };
         let header = header.is_immediate(true).cmd_sn(cmd_sn).exp_stat_sn(exp_stat_sn).build();
         self.window.pass();
-        let log = self.pdu_log.as_mut();
-        emit(index, connection, out, &header, log, |place| {
+        let (breaches, mut log) = (&self.settings.breaches, self.pdu_log.as_mut());
+        if breaches.breaks(InitiatorRule::S4) {
+            self.window.take();
+        }
+        emit(index, connection, out, header, breaches, log.as_deref_mut(), |place| {
             if text.is_empty() {
                 place.iter_mut().zip(0..).for_each(|(byte, offset)| *byte = ping_byte(offset));
             } else {
                 place.copy_from_slice(text);
             }
         });
+        if Bhs::new(&header).opcode() == Some(Opcode::LogoutRequest) && breaches.breaks(InitiatorRule::M5) {
+            // TEST UNIT READY, which no task of this session is
+            let command = BhsBuilder::new(Opcode::ScsiCommand)
+                .is_final(true)
+                .initiator_task_tag(TAG_AFTER_LOGOUT)
+                .cmd_sn(self.window.take())
+                .exp_stat_sn(exp_stat_sn);
+            emit(index, connection, out, command.build(), breaches, log, |_| ());
+        }
     }
 }
 
@@ -232,20 +282,27 @@ fn emit(
     index: usize,
     connection: &mut Connection,
     out: &mut Vec<u8>,
-    header: &[u8; LENGTH_BYTES],
+    mut header: [u8; LENGTH_BYTES],
+    breaches: &Breaches<InitiatorRule>,
     log: Option<&mut Vec<PduRecord>>,
     fill: impl FnOnce(&mut [u8]),
 ) {
+    breaches.spoil(&mut header, &mut connection.lagging_exp_stat_sn);
     let start = out.len();
-    let data_length = Bhs::new(header).data_segment_length().unwrap_or(0) as usize;
-    pdu::encode(out, header, &[], connection.digests, |out| {
+    let data_length = Bhs::new(&header).data_segment_length().unwrap_or(0) as usize;
+    pdu::encode(out, &header, &[], connection.digests, |out| {
         let data = out.len();
         out.resize(data + data_length, 0);
         fill(&mut out[data..]);
     });
+    if let Some(last) = connection.digests.last_byte(start, out.len(), data_length > 0)
+        && breaches.breaks(InitiatorRule::D21)
+    {
+        out[last] ^= 0xff;
+    }
     let length = (out.len() - start) as u64;
     if let Some(log) = log {
-        log.push(PduRecord::new(index, true, connection.sent_bytes, length, header));
+        log.push(PduRecord::new(index, true, connection.sent_bytes, length, &header));
     }
     connection.sent_bytes += length;
 }

@@ -56,6 +56,12 @@ impl CommandWindow {
         taken
     }
 
+    /// Uses the CmdSN of the last command again (S2).
+    #[must_use]
+    pub fn reuse(&self) -> SerialNumber {
+        SerialNumber(self.cmd_sn.0.wrapping_sub(1))
+    }
+
     /// An immediate request was sent, under the CmdSN of the next command.
     pub fn pass(&mut self) {
         self.immediate_count = self.immediate_count.saturating_add(1);

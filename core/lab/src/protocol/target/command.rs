@@ -59,6 +59,8 @@ pub(super) struct Command {
     pub data_in_length: u32,
     pub data_in_sent: u32,
     pub burst_sent: u32,
+    /// Whether the last Data-In had the place of the next one.
+    pub is_exchanged: bool,
     pub data_sn: u32,
     /// The device's data length, for the residual.
     pub available: u64,
@@ -84,6 +86,7 @@ impl Command {
             data_in_length: 0,
             data_in_sent: 0,
             burst_sent: 0,
+            is_exchanged: false,
             data_sn: 0,
             available: 0,
             fault: None,
@@ -101,6 +104,7 @@ impl Command {
         self.early.clear();
         (self.data_in_length, self.data_in_sent, self.burst_sent, self.data_sn) = (0, 0, 0, 0);
         (self.available, self.fault, self.damage, self.wake_ns) = (0, None, None, None);
+        self.is_exchanged = false;
     }
 
     pub fn bhs(&self) -> Bhs<'_> {

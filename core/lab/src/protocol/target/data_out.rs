@@ -124,6 +124,22 @@ impl DataOut {
         self.stride = random;
     }
 
+    /// Forgets the unsolicited data: it is requested (D7).
+    pub(super) fn forget_unsolicited(&mut self) {
+        self.unsolicited = 0;
+    }
+
+    /// Whether R2Ts can ask for unsolicited data.
+    pub(super) fn has_unsolicited_only(&self) -> bool {
+        self.asked == 0 && self.unsolicited > 0 && self.open.is_empty()
+    }
+
+    /// End of the unsolicited data, also of what is still to come.
+    pub(super) fn unsolicited_end(&self) -> u32 {
+        let open = self.open.iter().find(|sequence| sequence.tag == RESERVED_TAG);
+        open.map_or(self.unsolicited, |sequence| sequence.offset + sequence.length)
+    }
+
     /// Bytes that the command takes.
     pub(super) fn length(&self) -> u32 {
         self.length

@@ -10,6 +10,7 @@ use iscsitrace_wire::cdb::{self, Operation};
 use iscsitrace_wire::lun;
 use iscsitrace_wire::reject::RejectReason;
 
+use super::breach::TargetRule;
 use super::command::{Command, Handle, Stage};
 use super::ending::Ending;
 use super::fault::{Fault, FaultOperation};
@@ -21,6 +22,12 @@ use super::session::{Held, Session};
 use super::window::Turn;
 use crate::application::ConnectionNumber;
 use crate::scsi::{Completion, Status};
+
+/// Data that a read must not send (D13).
+const BEYOND_BYTES: u32 = 512;
+
+/// Parameter3 of a requested logout: the time for it.
+const LOGOUT_SECONDS: u16 = 3;
 
 /// The kind of operation of a CDB.
 fn operation_of(cdb: &[u8]) -> FaultOperation {
@@ -161,6 +168,7 @@ impl Portal {
         }
         let candidate = candidate(command);
         command.fault = self.faults.of_command(now_ns, &candidate);
+        let mut asks_to_leave = false;
         if let Some(settings) = command.fault.clone() {
             self.log.counters.faults += 1;
             if let Some(record) = self.log.task(command.record) {
@@ -188,6 +196,7 @@ impl Portal {
                     return;
                 }
                 Fault::ClosedConnection => return self.end_connection(now_ns, number, Ending::OnDemand),
+                Fault::LogoutRequested => asks_to_leave = true,
                 // where it occurs
                 Fault::LateR2t | Fault::DelayedStatus => {}
                 // not of a command that is delivered
@@ -208,9 +217,20 @@ impl Portal {
             command.available = if is_write { takes } else { gives };
             if command.is_read() {
                 command.data_in_length = u32::try_from(gives).unwrap_or(u32::MAX).min(expected);
+                if candidate.operation == FaultOperation::Read && self.breaches.breaks(TargetRule::D13) {
+                    command.data_in_length = expected.saturating_add(BEYOND_BYTES);
+                }
+                if candidate.operation == FaultOperation::Read && self.breaches.breaks(TargetRule::D17) {
+                    command.data_in_length /= 2;
+                }
             }
             if is_write {
-                command.data_out.set_length(takes, self.random.u32(..));
+                let unsolicited = u64::from(command.data_out.unsolicited_end());
+                let is_asked_for = takes <= unsolicited
+                    || candidate.operation != FaultOperation::Write
+                    || !self.breaches.breaks(TargetRule::D18);
+                let length = if is_asked_for { takes } else { unsolicited };
+                command.data_out.set_length(length, self.random.u32(..));
             }
             if !data.is_empty() {
                 let fits = data.get(..command.data_out.length() as usize).unwrap_or(data);
@@ -221,6 +241,9 @@ impl Portal {
             command.available = 0;
         }
         self.proceed(now_ns, tsih, handle);
+        if asks_to_leave {
+            self.request_logout(now_ns, number, LOGOUT_SECONDS);
+        }
     }
 
     /// Continues a delivered command: requests its data, or serves it.
@@ -230,6 +253,9 @@ impl Portal {
         let Some(command) = session.command(handle) else { return };
         if command.stage != Stage::Receiving {
             return;
+        }
+        if command.data_out.has_unsolicited_only() && self.breaches.breaks(TargetRule::D7) {
+            command.data_out.forget_unsolicited();
         }
         if command.data_out.is_complete(max_burst_length) {
             self.begin_service(now_ns, tsih, handle);
@@ -323,8 +349,10 @@ impl Portal {
             self.wake_command(tsih, handle, now_ns.saturating_add(by_ns));
             return;
         }
-        let (number, response) = (command.connection, command.response());
+        let (mut number, response) = (command.connection, command.response());
         if let Some(session) = self.sessions.get_mut(&tsih) {
+            let other = session.connections.iter().map(|(_, other)| *other).find(|other| *other != number);
+            number = other.filter(|_| self.breaches.breaks(TargetRule::T8)).unwrap_or(number);
             session.close(handle);
         }
         self.send(now_ns, number, response);

@@ -30,6 +30,8 @@ pub enum Fault {
     Reject,
     /// A command closes its connection.
     ClosedConnection,
+    /// A command makes the target request a logout within 3 s.
+    LogoutRequested,
     /// The status of a command is delayed by `by_ns`, and never in a Data-In.
     DelayedStatus,
     /// The service of a command takes `by_ns` longer.
@@ -68,6 +70,7 @@ impl Fault {
             | Self::CheckCondition
             | Self::Reject
             | Self::ClosedConnection
+            | Self::LogoutRequested
             | Self::DelayedStatus => Subject::Command,
             Self::Slow | Self::Stuck => Subject::Service,
             Self::LoginRefused => Subject::Login,

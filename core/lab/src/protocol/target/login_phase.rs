@@ -144,7 +144,8 @@ impl Portal {
         };
         // a response to a PDU without a tag has tag 0
         let response = answer.response.header().initiator_task_tag(if tag == RESERVED_TAG { 0 } else { tag });
-        let outgoing = Outgoing::status(response, answer.response.data, Credit::None, then);
+        let text = self.breaches.login_text(answer.response.data);
+        let outgoing = Outgoing::status(response, text, Credit::None, then);
         match answer.outcome {
             Outcome::Pending => self.send(now_ns, number, outgoing),
             Outcome::Failed(failure) => {
@@ -214,7 +215,8 @@ impl Portal {
                     self.end_session(now_ns, old, Ending::SessionReinstated);
                 }
                 let depth = self.settings.command_window_count;
-                let mut session = Session::new(tsih, initiator_name.clone(), isid, parameters.clone(), cmd_sn, depth);
+                let believed = self.breaches.believed(parameters.clone());
+                let mut session = Session::new(tsih, initiator_name.clone(), isid, believed, cmd_sn, depth);
                 session.target = target;
                 let port = InitiatorPort { initiator_name: initiator_name.clone(), isid };
                 let node = target.and_then(|target| self.targets.get_mut(target));

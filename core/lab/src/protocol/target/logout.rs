@@ -3,6 +3,7 @@
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
 
+use super::breach::TargetRule;
 use super::connection::Phase;
 use super::ending::Ending;
 use super::log::TaskEnd;
@@ -18,6 +19,9 @@ const RECOVERY_NOT_SUPPORTED: u8 = 2;
 impl Portal {
     /// Takes a Logout Request in its turn.
     pub(super) fn take_logout(&mut self, now_ns: i64, number: ConnectionNumber, header: &[u8; LENGTH_BYTES]) {
+        if self.breaches.breaks(TargetRule::M5) {
+            return self.return_credit(number, Self::credit_of(header));
+        }
         let bhs = Bhs::new(header);
         let Some(tsih) = self.connections.get(&number).and_then(|connection| connection.tsih()) else { return };
         let Some(session) = self.sessions.get(&tsih) else { return };

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! settings, delay, fault     settings
+//! breach                     rules that it breaks on purpose
 //! portal                     connections, timers, endings: the Application
 //! login_phase                admission, and the session of a connection
 //! receive                    bytes -> PDUs; their order: window
@@ -15,6 +16,7 @@
 //! A world provides connections, bytes and the time ([`crate::application::Application`]); the portal returns bytes and
 //! a log. [`crate::scsi`] executes commands.
 
+mod breach;
 mod command;
 mod connection;
 mod data_out;
@@ -39,6 +41,7 @@ mod transfer;
 mod transmit;
 mod window;
 
+pub use breach::TargetRule;
 pub use delay::{ServiceDelay, ServiceOrder};
 pub use ending::Ending;
 pub use fault::{Fault, FaultOperation, FaultSettings};

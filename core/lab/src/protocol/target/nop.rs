@@ -4,6 +4,7 @@ use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::reject::RejectReason;
 
+use super::breach::TargetRule;
 use super::connection::Deadline;
 use super::ending::Ending;
 use super::output::{Outgoing, Then};
@@ -25,6 +26,9 @@ impl Portal {
         let bhs = Bhs::new(header);
         let credit = Self::credit_of(header);
         let tag = bhs.initiator_task_tag().unwrap_or(RESERVED_TAG);
+        if tag != RESERVED_TAG && self.breaches.breaks(TargetRule::M2) {
+            return self.return_credit(number, credit);
+        }
         if tag != RESERVED_TAG {
             let Some(connection) = self.connections.get(&number) else { return };
             // RFC 7143 section 11.19: as much of the ping data as the initiator accepts

@@ -3,9 +3,11 @@
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::breach::TargetRule;
 use super::ending::Ending;
 use super::log::PortalLog;
 use crate::application::ConnectionNumber;
+use crate::protocol::breach::Breaches;
 use crate::protocol::pdu::{self, Digests};
 use crate::protocol::pdu_log::PduRecord;
 
@@ -101,6 +103,8 @@ pub(super) struct Stream {
     pub stat_sn: SerialNumber,
     pub digests: Digests,
     pub sent_bytes: u64,
+    /// MaxCmdSN, from when it no longer increases.
+    pub frozen_max_cmd_sn: Option<SerialNumber>,
 }
 
 impl Stream {
@@ -115,17 +119,24 @@ impl Stream {
         stat_sn: StatSn,
         numbers: Numbers,
         damage: &mut Option<Damage>,
+        breaches: &Breaches<TargetRule>,
         log: &mut PortalLog,
         append: impl FnOnce(&mut Vec<u8>),
     ) {
+        let is_used = self.uses_stat_sn(Bhs::new(&header).opcode(), stat_sn, breaches);
         if stat_sn != StatSn::Absent {
             header[24..28].copy_from_slice(&self.stat_sn.0.to_be_bytes());
         }
-        if stat_sn == StatSn::Taken {
+        if is_used {
             self.stat_sn = self.stat_sn.next();
         }
+        if breaches.breaks(TargetRule::S8) {
+            self.frozen_max_cmd_sn.get_or_insert(numbers.max_cmd_sn);
+        }
+        let max_cmd_sn = self.frozen_max_cmd_sn.unwrap_or(numbers.max_cmd_sn);
         header[28..32].copy_from_slice(&numbers.exp_cmd_sn.0.to_be_bytes());
-        header[32..36].copy_from_slice(&numbers.max_cmd_sn.0.to_be_bytes());
+        header[32..36].copy_from_slice(&max_cmd_sn.0.to_be_bytes());
+        breaches.spoil(&mut header);
         let start = out.len();
         pdu::encode(out, &header, &[], self.digests, append);
         // the last byte of a digest
@@ -137,6 +148,12 @@ impl Stream {
         if let Some(byte) = damaged.and_then(|place| out.get_mut(place)) {
             *byte ^= 0xff;
             *damage = None;
+        }
+        if let Some(last) = self.digests.last_byte(start, out.len(), has_data(&header))
+            && breaches.breaks(TargetRule::D21)
+            && let Some(byte) = out.get_mut(last)
+        {
+            *byte ^= 0xff;
         }
         let pdu_length = (out.len() - start) as u64;
         log.counters.pdus_sent += 1;

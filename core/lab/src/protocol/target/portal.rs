@@ -7,6 +7,7 @@ use fastrand::Rng;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
+use super::breach::TargetRule;
 use super::command::Handle;
 use super::connection::{Connection, Deadline, Phase};
 use super::delay::Service;
@@ -15,9 +16,10 @@ use super::injection::Faults;
 use super::log::{ConnectionRecord, PortalLog, TaskEnd};
 use super::output::{Credit, Numbers, Outgoing};
 use super::session::Session;
-use super::settings::PortalSettings;
+use super::settings::{PortalSettings, R2tOrder};
 use crate::application::{Application, Closed, ConnectionNumber};
 use crate::occurrence::Hits;
+use crate::protocol::breach::Breaches;
 use crate::protocol::chap::Challenge;
 use crate::protocol::keys::InvalidOffers;
 use crate::protocol::login::TargetLogin;
@@ -87,6 +89,7 @@ pub struct Portal {
     pub(super) next_tsih: u16,
     pub(super) random: Rng,
     pub(super) faults: Faults,
+    pub(super) breaches: Breaches<TargetRule>,
     pub(super) wakes: BTreeSet<(i64, Wake)>,
     pub(super) to_close: VecDeque<ConnectionNumber>,
     pub(super) log: PortalLog,
@@ -113,6 +116,11 @@ impl Portal {
                 return Err(InvalidPortal::Fault { place, what });
             }
         }
+        // an order that a session needs which ignores DataSequenceInOrder=Yes
+        let ignores_order = settings.breaks.iter().any(|breach| breach.rule == TargetRule::D11);
+        if ignores_order && settings.r2t_order == R2tOrder::InOrder {
+            settings.r2t_order = R2tOrder::Reverse;
+        }
         // a TSIH for each session, and for each connection that may lead one
         settings.limits.session_count = settings.limits.session_count.min(32_000);
         settings.limits.half_open_count = settings.limits.half_open_count.min(32_000);
@@ -135,6 +143,7 @@ impl Portal {
             next_tsih: 0,
             random: Rng::with_seed(settings.seed),
             faults: Faults::new(&settings.faults),
+            breaches: Breaches::new(&settings.breaks),
             wakes: BTreeSet::new(),
             to_close: VecDeque::new(),
             log: PortalLog::new(&settings.limits, settings.has_pdu_log),
@@ -151,7 +160,7 @@ impl Portal {
     /// What the faults of the run hit that it has.
     #[must_use]
     pub fn fault_hits(&self) -> Vec<Hits> {
-        self.faults.hits()
+        self.faults.hits().into_iter().chain(self.breaches.hits()).collect()
     }
 
     /// Connections that are open, in no order.
@@ -351,6 +360,7 @@ impl Application for Portal {
     }
 
     fn receive(&mut self, now_ns: i64, connection: ConnectionNumber, bytes: &[u8]) {
+        self.breaches.at(now_ns);
         self.read(now_ns, connection, bytes);
     }
 
@@ -363,6 +373,7 @@ impl Application for Portal {
     }
 
     fn poll_transmit(&mut self, now_ns: i64, connection: ConnectionNumber, out: &mut Vec<u8>) {
+        self.breaches.at(now_ns);
         self.transmit(now_ns, connection, out);
     }
 
@@ -375,6 +386,7 @@ impl Application for Portal {
     }
 
     fn handle_timeout(&mut self, now_ns: i64) {
+        self.breaches.at(now_ns);
         while self.faults.restarts_now(now_ns) {
             let mut open: Vec<ConnectionNumber> = self.connections.keys().copied().collect();
             open.sort_unstable();

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::breach::TargetRule;
 use super::delay::{ServiceDelay, ServiceOrder};
 use super::fault::FaultSettings;
+use crate::protocol::breach::BreachSettings;
 use crate::protocol::keys::{Digest, Offers};
 use crate::protocol::login::Authentication;
 use crate::scsi::DeviceSettings;
@@ -115,6 +117,9 @@ pub struct PortalSettings {
     pub service_order: ServiceOrder,
     /// Injected faults. A command that is delivered has the first one that hits it.
     pub faults: Vec<FaultSettings>,
+    /// Rules of RFC 7143 that it breaks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub breaks: Vec<BreachSettings<TargetRule>>,
     /// Seed of all random numbers.
     pub seed: u64,
     /// Idle time before a NOP-In ping; 0 for never.
@@ -147,6 +152,7 @@ impl Default for PortalSettings {
             write_delay: ServiceDelay::default(),
             service_order: ServiceOrder::default(),
             faults: Vec::new(),
+            breaks: Vec::new(),
             seed: 0,
             nop_in_interval_ns: 0,
             nop_in_timeout_ns: 5_000_000_000,

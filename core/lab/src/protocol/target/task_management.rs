@@ -9,6 +9,7 @@ use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::breach::TargetRule;
 use super::log::TaskEnd;
 use super::management::{Function, Management};
 use super::output::{Credit, Outgoing, Then};
@@ -57,6 +58,9 @@ impl Portal {
         let lun: [u8; 8] = header.get(8..16).and_then(|lun| lun.try_into().ok()).unwrap_or_default();
         if self.faults.is_stuck(now_ns, lun::single_level(lun)) {
             return;
+        }
+        if self.breaches.breaks(TargetRule::M4) {
+            return self.return_credit(number, Self::credit_of(header));
         }
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         let node = session.target.and_then(|target| self.targets.get(target));
@@ -121,7 +125,9 @@ impl Portal {
         let Some(session) = self.sessions.get_mut(&tsih) else { return Response::TaskDoesNotExist };
         let referenced = bhs.referenced_task_tag().unwrap_or_default();
         if let Some(handle) = session.by_tag(referenced) {
-            self.drop_command(tsih, handle, TaskEnd::Aborted);
+            if !self.breaches.breaks(TargetRule::M3) {
+                self.drop_command(tsih, handle, TaskEnd::Aborted);
+            }
             return Response::Complete;
         }
         // a command that may still arrive is considered received

@@ -6,6 +6,7 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::reject::RejectReason;
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::breach::TargetRule;
 use super::command::{Handle, Stage};
 use super::connection::Sink;
 use super::data_out::{Condition, Fit, Piece};
@@ -15,6 +16,9 @@ use super::portal::Portal;
 use super::session::Session;
 use crate::application::ConnectionNumber;
 
+/// Data that an R2T must not ask for (D6).
+const BEYOND_BYTES: u32 = 512;
+
 impl Portal {
     /// Sends as many R2Ts as may be outstanding (RFC 7143 section 11.8).
     pub(super) fn ask(&mut self, now_ns: i64, tsih: u16, handle: Handle) {
@@ -22,9 +26,14 @@ impl Portal {
             let Some(session) = self.sessions.get_mut(&tsih) else { return };
             let parameters = std::mem::take(&mut session.parameters);
             let order = self.settings.r2t_order;
+            let breaches = &self.breaches;
             let asked = session.command_and_transfer(handle).and_then(|(command, next_transfer)| {
                 let tag = || Session::transfer_tag(next_transfer, handle.slot);
-                let r2t = command.data_out.next_r2t(&parameters, order, tag)?;
+                let mut r2t = command.data_out.next_r2t(&parameters, order, tag)?;
+                if breaches.breaks(TargetRule::D6) {
+                    r2t.desired_data_transfer_length =
+                        command.expected_data_transfer_length() - r2t.buffer_offset + BEYOND_BYTES;
+                }
                 let header = BhsBuilder::new(Opcode::ReadyToTransfer)
                     .lun(command.lun())
                     .initiator_task_tag(command.initiator_task_tag())

@@ -1,10 +1,11 @@
 //! The bytes of a connection's next system call: pending PDUs, then Data-In up to a limit (RFC 7143 section 11.7). Data
 //! is copied once, from the logical unit to the buffer of the system call.
 
-use iscsitrace_wire::bhs::BhsBuilder;
+use iscsitrace_wire::bhs::{Bhs, BhsBuilder};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
+use super::breach::TargetRule;
 use super::command::Handle;
 use super::connection::{Connection, Phase};
 use super::ending::Ending;
@@ -15,6 +16,7 @@ use super::portal::{Portal, TargetNode};
 use super::session::Session;
 use super::settings::StatusDelivery;
 use crate::application::ConnectionNumber;
+use crate::protocol::breach::Breaches;
 use crate::scsi::Status;
 
 /// The rest of a read after a Data-In.
@@ -63,19 +65,19 @@ impl Portal {
 
     fn append(&mut self, now_ns: i64, number: ConnectionNumber, most_bytes: u32, out: &mut Vec<u8>) {
         let begin = out.len();
-        let Portal { connections, sessions, targets, log, settings, .. } = self;
+        let Portal { connections, sessions, targets, log, settings, breaches, .. } = self;
         let Some(connection) = connections.get_mut(&number) else { return };
         let tsih = connection.session.map(|(tsih, _)| tsih);
         let mut session = tsih.and_then(|tsih| sessions.get_mut(&tsih));
         let mut ended = None;
         let mut woken = None;
         if let Some(outgoing) = connection.alone.take() {
-            hand_out(now_ns, connection, session.as_deref_mut(), outgoing, log, out);
+            hand_out(now_ns, connection, session.as_deref_mut(), outgoing, breaches, log, out);
             return;
         }
         while out.len() - begin < settings.limits.transmit_bytes {
             if let Some(outgoing) = connection.ready.pop_front() {
-                let then = hand_out(now_ns, connection, session.as_deref_mut(), outgoing, log, out);
+                let then = hand_out(now_ns, connection, session.as_deref_mut(), outgoing, breaches, log, out);
                 if then != Then::Nothing {
                     ended = Some(then);
                     break;
@@ -87,7 +89,7 @@ impl Portal {
             let left = match session.as_deref_mut().filter(|_| !matches!(connection.phase, Phase::Over(_))) {
                 Some(session) => {
                     let delivery = settings.status;
-                    send_data_in(now_ns, connection, session, targets, handle, most_bytes, delivery, log, out)
+                    send_data_in(now_ns, connection, session, targets, handle, most_bytes, delivery, breaches, log, out)
                 }
                 None => Left::Gone,
             };
@@ -101,7 +103,7 @@ impl Portal {
                     break;
                 }
                 Left::Response(response) => {
-                    hand_out(now_ns, connection, session.as_deref_mut(), response, log, out);
+                    hand_out(now_ns, connection, session.as_deref_mut(), response, breaches, log, out);
                 }
                 Left::Late(at_ns) => {
                     woken = Some((handle, at_ns));
@@ -145,6 +147,7 @@ fn hand_out(
     connection: &mut Connection,
     session: Option<&mut Session>,
     mut outgoing: Outgoing,
+    breaches: &Breaches<TargetRule>,
     log: &mut PortalLog,
     out: &mut Vec<u8>,
 ) -> Then {
@@ -162,9 +165,12 @@ fn hand_out(
     let numbers = Portal::numbers_of(connection, session);
     let data = std::mem::take(&mut outgoing.data);
     let (header, stat_sn) = (outgoing.header, outgoing.stat_sn);
-    connection
-        .stream
-        .write(out, header, stat_sn, numbers, &mut outgoing.damage, log, |out| out.extend_from_slice(&data));
+    let is_response = Bhs::new(&header).opcode() == Some(Opcode::ScsiResponse);
+    let copies = if is_response && breaches.breaks(TargetRule::T3) { 2 } else { 1 };
+    for _ in 0..copies {
+        let append = |out: &mut Vec<u8>| out.extend_from_slice(&data);
+        connection.stream.write(out, header, stat_sn, numbers, &mut outgoing.damage, breaches, log, append);
+    }
     match outgoing.then {
         Then::LoggedIn => {
             connection.stream.digests = connection.parameters.digests();
@@ -197,24 +203,40 @@ fn send_data_in(
     handle: Handle,
     most_bytes: u32,
     delivery: StatusDelivery,
+    breaches: &Breaches<TargetRule>,
     log: &mut PortalLog,
     out: &mut Vec<u8>,
 ) -> Left {
     let max_burst_length = session.parameters.max_burst_length;
     let Some(node) = session.target.and_then(|target| targets.get(target)) else { return Left::Gone };
     let Some(command) = session.command(handle) else { return Left::Gone };
-    let offset = command.data_in_sent;
-    let remaining = command.data_in_length - offset;
+    let remaining = command.data_in_length - command.data_in_sent;
     // RFC 7143 section 13.13
-    let length = remaining.min(most_bytes).min(max_burst_length - command.burst_sent);
+    let burst_left = remaining.min(max_burst_length - command.burst_sent);
+    let length = match burst_left > most_bytes && breaches.breaks(TargetRule::D16) {
+        true => burst_left,
+        false => burst_left.min(most_bytes),
+    };
+    let offset = match std::mem::take(&mut command.is_exchanged) {
+        true => command.data_in_sent - length,
+        false if burst_left >= 2 * length && breaches.breaks(TargetRule::D10) => {
+            command.is_exchanged = true;
+            command.data_in_sent + length
+        }
+        false => command.data_in_sent,
+    };
     let is_last = length == remaining;
     let is_burst_end = is_last || command.burst_sent + length == max_burst_length;
+    let is_final = is_last || is_burst_end && !breaches.breaks(TargetRule::D14);
+    if breaches.breaks(TargetRule::S14) {
+        command.data_sn += 1;
+    }
     let status = command.status();
     let late_by_ns = command.has_fault(Fault::DelayedStatus).map(|settings| settings.by_ns.max(0));
     // RFC 7143 section 11.7.3: a Data-In carries only a status without sense data
     let has_status = is_last && delivery == StatusDelivery::InData && status == Status::Good && late_by_ns.is_none();
     let mut header = BhsBuilder::new(Opcode::DataIn)
-        .is_final(is_burst_end)
+        .is_final(is_final)
         .initiator_task_tag(command.initiator_task_tag())
         .target_transfer_tag(iscsitrace_wire::bhs::RESERVED_TAG)
         .data_sn(SerialNumber(command.data_sn))
@@ -230,7 +252,8 @@ fn send_data_in(
             .residual_count(residual.count);
     }
     command.data_sn += 1;
-    command.data_in_sent += length;
+    let is_again = !is_last && breaches.breaks(TargetRule::D12);
+    command.data_in_sent += if is_again { 0 } else { length };
     command.burst_sent = if is_burst_end { 0 } else { command.burst_sent + length };
     if let Some(record) = log.task(command.record) {
         record.first_answer_ns.get_or_insert(now_ns);
@@ -249,7 +272,7 @@ fn send_data_in(
     }
     let numbers = Portal::numbers_of(connection, Some(session));
     let stat_sn = if has_status { StatSn::Taken } else { StatSn::Absent };
-    connection.stream.write(out, header.build(), stat_sn, numbers, &mut damage, log, |out| {
+    connection.stream.write(out, header.build(), stat_sn, numbers, &mut damage, breaches, log, |out| {
         if let Some(task) = &task {
             node.device.append_data_in(task, offset.into(), length as usize, out);
         }

@@ -15,10 +15,10 @@ const UNMAP_LIST_BYTES: u32 = 24;
 const SESSION: usize = 0;
 
 impl Client {
-    /// What the incidents hit.
+    /// What the incidents and broken rules hit.
     #[must_use]
     pub fn fault_hits(&self) -> Vec<Hits> {
-        self.incidents.hits().collect()
+        self.incidents.hits().chain(self.breaches.hits()).collect()
     }
 
     /// The workload begins.

@@ -42,7 +42,8 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::application::ConnectionNumber;
 use crate::latency::Latencies;
-use crate::protocol::initiator::{DiscoveredTarget, Session, SessionSettings};
+use crate::protocol::breach::Breaches;
+use crate::protocol::initiator::{DiscoveredTarget, InitiatorRule, Session, SessionSettings};
 use crate::protocol::pdu_log::PduRecord;
 use crate::workload::dealing::Dealer;
 use crate::workload::pattern::Mismatch;
@@ -90,6 +91,7 @@ pub struct Client {
     run: Run,
     tuning: Option<TuningState>,
     incidents: Incidents,
+    breaches: Breaches<InitiatorRule>,
     is_leaving: bool,
     discovered: Vec<DiscoveredTarget>,
     pings: Latencies,
@@ -118,6 +120,7 @@ impl Client {
             run: Run::new(&settings),
             tuning: settings.workload.tuning.as_ref().filter(|_| settings.mode == Mode::Run).map(TuningState::new),
             incidents: Incidents::new(&settings.incidents),
+            breaches: Breaches::new(&settings.breaks),
             is_leaving: false,
             discovered: Vec::new(),
             pings: Latencies::default(),
@@ -176,6 +179,7 @@ impl Client {
             initial_cmd_sn: settings.initial_cmd_sn,
             challenge_seed: settings.challenge_seed.wrapping_add((number as u64) << 16),
             is_pdu_log_wanted: settings.pdu_log,
+            breaches: self.breaches.clone(),
         }
     }
 

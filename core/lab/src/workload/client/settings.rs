@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::incident_state::IncidentSettings;
-use crate::protocol::initiator::Timeouts;
+use crate::protocol::breach::BreachSettings;
+use crate::protocol::initiator::{InitiatorRule, Timeouts};
 use crate::protocol::login::{InitiatorLoginSettings, InvalidSettings, SessionType};
 use crate::workload::settings::{InvalidWorkload, WorkloadSettings};
 use crate::workload::slices::Slices;
@@ -88,6 +89,9 @@ pub struct ClientSettings {
     /// Faults at the initiator.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub incidents: Vec<IncidentSettings>,
+    /// Rules of RFC 7143 that it breaks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub breaks: Vec<BreachSettings<InitiatorRule>>,
     /// Whether PDUs are logged.
     pub pdu_log: bool,
 }
@@ -108,6 +112,7 @@ impl Default for ClientSettings {
             task_log: false,
             recovery: None,
             incidents: Vec::new(),
+            breaks: Vec::new(),
             pdu_log: false,
         }
     }

@@ -8,6 +8,7 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::*;
 use crate::application::Closed;
+use crate::protocol::breach::Breaches;
 use crate::protocol::keys::{Digest, Offers, Parameters};
 use crate::protocol::login::InitiatorLoginSettings;
 use crate::protocol::pdu::{Decoder, Piece, encode};
@@ -83,6 +84,7 @@ impl Play {
             initial_cmd_sn: u32::MAX - 1,
             challenge_seed: 1,
             is_pdu_log_wanted: true,
+            breaches: Breaches::default(),
         });
         let mut play = Play {
             session,
