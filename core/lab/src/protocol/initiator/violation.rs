@@ -72,11 +72,6 @@ pub enum Violation {
         "Data-In of task 0x{tag:08x} requests an acknowledgement, which ErrorRecoveryLevel 0 does not have (RFC 7143 section 11.7.2)"
     )]
     AcknowledgeRequested { tag: u32 },
-    /// GOOD although data is missing without a residual.
-    #[error(
-        "task 0x{tag:08x} ended with status GOOD after {transferred} of {expected_data_transfer_length} bytes, with a residual of {residual} (RFC 7143 section 11.4.5)"
-    )]
-    Residual { tag: u32, transferred: u32, expected_data_transfer_length: u32, residual: i64 },
     /// Both residual bits at once.
     #[error("{} of task 0x{tag:08x} has both the O and the U bit (RFC 7143 section 11.4.1)", .opcode.name())]
     BothResiduals { opcode: Opcode, tag: u32 },

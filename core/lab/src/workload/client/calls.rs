@@ -81,7 +81,7 @@ impl Client {
                 let purpose = if has_pattern { Purpose::Pattern(byte) } else { Purpose::Any };
                 let length_bytes = length as u32;
                 let pending = Pending { call: number, is_read, byte, length_bytes, submitted_ns: now_ns, tries: 0 };
-                if client_session.lost_ns.is_some() {
+                if client_session.keeps_commands() {
                     client_session.lost_commands.push(pending);
                     self.run.calls[number].commands_left += 1;
                 } else if client_session.submit(now_ns, lun, purpose, pending) {
@@ -133,6 +133,14 @@ impl Client {
             });
         }
         match completion.outcome {
+            Outcome::Status(0) if completion.transferred_bytes < pending.length_bytes => {
+                // section 11.4.5: whatever the residual says, data of blocks is missing
+                let Completion { transferred_bytes, residual_bytes, .. } = completion;
+                let end = format!(
+                    "GOOD after {transferred_bytes} bytes, with a residual of {residual_bytes} (RFC 7143 section 11.4.5)"
+                );
+                self.fail_command(index, &pending, &end);
+            }
             Outcome::Status(0) if mismatch.is_none() => {
                 let bytes = u64::from(pending.length_bytes);
                 if let Some(counts) = client_session.counts.get_mut(completion.connection) {
@@ -167,18 +175,22 @@ impl Client {
                 return;
             }
             _ => {
-                let block_length = client_session.unit.as_ref().map_or(512, |unit| unit.block_length_bytes);
-                let name = if pending.is_read { "read" } else { "write" };
-                let lba = pending.byte / u64::from(block_length);
-                let bytes = pending.length_bytes;
                 let end = describe(completion);
-                let text = format!("{}: {name} of {bytes} bytes at LBA {lba}: {end}", self.target_name(index));
-                self.problem(text);
-                self.run.calls[pending.call].has_failed = true;
+                self.fail_command(index, &pending, &end);
             }
         }
         self.run.ended_ns = now_ns;
         self.end_part(now_ns, pending.call);
+    }
+
+    /// A command of the workload failed.
+    fn fail_command(&mut self, index: usize, pending: &Pending, end: &str) {
+        let unit = self.sessions[index].unit.as_ref();
+        let lba = pending.byte / u64::from(unit.map_or(512, |unit| unit.block_length_bytes));
+        let name = if pending.is_read { "read" } else { "write" };
+        let (target, bytes) = (self.target_name(index), pending.length_bytes);
+        self.problem(format!("{target}: {name} of {bytes} bytes at LBA {lba}: {end}"));
+        self.run.calls[pending.call].has_failed = true;
     }
 
     /// Retries a command.
@@ -189,7 +201,7 @@ impl Client {
 
     /// Submits a command again, or keeps it until its session is back.
     pub(super) fn submit_again(&mut self, now_ns: i64, index: usize, pending: Pending) {
-        if self.sessions[index].lost_ns.is_some() {
+        if self.sessions[index].keeps_commands() {
             self.sessions[index].lost_commands.push(pending);
             return;
         }

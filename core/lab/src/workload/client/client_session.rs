@@ -96,6 +96,11 @@ impl ClientSession {
         (first..first + count).map(|place| place % count).find(|connection| self.session.is_usable(*connection))
     }
 
+    /// Whether its commands wait: it is lost, or it is over and its end is still to be handled.
+    pub(super) fn keeps_commands(&self) -> bool {
+        self.lost_ns.is_some() || self.session.is_over() && !matches!(self.stage, Stage::Over)
+    }
+
     /// Sends a command that identifies the logical unit.
     pub(super) fn ask(&mut self, now_ns: i64, command: Command) {
         let connection = self.usable_connection(0);

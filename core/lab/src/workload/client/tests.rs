@@ -4,11 +4,12 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use super::results::Results;
-use super::settings::{ClientSettings, Mode, TargetSettings};
+use super::settings::{ClientSettings, Mode, RecoverySettings, TargetSettings};
 use super::*;
 use crate::application::{Application, Closed};
+use crate::protocol::breach::BreachSettings;
 use crate::protocol::keys::Digest;
-use crate::protocol::target::{Portal, PortalSettings, ServiceDelay, ServiceOrder};
+use crate::protocol::target::{Portal, PortalSettings, ServiceDelay, ServiceOrder, TargetRule};
 use crate::scsi::{DeviceSettings, LogicalUnitSettings};
 use crate::workload::settings::{Access, Layout, Operation, WorkloadSettings};
 
@@ -302,6 +303,45 @@ fn wrong_data_is_reported() {
     assert!(results.verify_error_count > 0);
     assert_eq!(results.bytes, 0);
     assert!(results.errors[0].ends_with("wrong data at byte 15 of the volume"), "{:?}", results.errors);
+}
+
+#[test]
+fn a_good_status_without_all_data_is_an_error_of_its_command() {
+    for (operation, rule, words) in [
+        (
+            Operation::Read,
+            TargetRule::D17,
+            "read of 65536 bytes at LBA 256: GOOD after 32768 bytes, with a residual of 0",
+        ),
+        (
+            Operation::Write,
+            TargetRule::D18,
+            "write of 65536 bytes at LBA 256: GOOD after 0 bytes, with a residual of 0",
+        ),
+    ] {
+        let block_size_bytes = 64 << 10;
+        let workload = WorkloadSettings { block_size_bytes, verify: false, errors_allowed: 9, ..workload(operation) };
+        let mut settings = settings(1, workload);
+        (settings.login.offers.initial_r2t, settings.login.offers.immediate_data) = (Some(true), Some(false));
+        let breach = BreachSettings { rule, nth: 3, is_repeated: false, fault: 0 };
+        let mut portals = [portal(|portal| portal.breaks = vec![breach])];
+        let results = run(&mut Client::new(settings).unwrap(), &mut portals);
+        assert_eq!((results.error_count, results.bytes), (1, 4 * MB - 65_536), "{:?}", results.errors);
+        assert!(results.errors[0].contains(words), "{:?}", results.errors);
+        assert_eq!(portals[0].fault_hits()[0].count, 1);
+    }
+}
+
+/// The answer of an earlier command, and the breach that ends the session, arrive together.
+#[test]
+fn a_session_that_ends_with_an_answer_is_recovered() {
+    let mut settings = settings(1, WorkloadSettings { queue_depth: 1, ..workload(Operation::Write) });
+    settings.recovery = Some(RecoverySettings { wait_ns: 1000, ..RecoverySettings::default() });
+    let breach = BreachSettings { rule: TargetRule::T3, nth: 20, is_repeated: false, fault: 0 };
+    let mut client = Client::new(settings).unwrap();
+    let results = run(&mut client, &mut [portal(|portal| portal.breaks = vec![breach])]);
+    assert_eq!((results.bytes, results.error_count), (4 * MB, 0), "{:?}", results.errors);
+    assert!(results.remarks[0].contains("no such task is outstanding"), "{:?}", results.remarks);
 }
 
 #[test]

@@ -14,7 +14,6 @@ fn violations_of_a_target_end_the_session() {
         (data_in(7, 0, 0), b"abcd", "Initiator Task Tag 0x00000007, but no such task is outstanding"),
         (data_in(0, 0, 0).has_status(true), b"abcd", "has the S bit without the F bit (RFC 7143 section 11.7.3)"),
         (data_in(0, 0, 0).is_acknowledge_requested(true), b"abcd", "requests an acknowledgement"),
-        (with_status(data_in(0, 0, 0)), b"abcd", "status GOOD after 4 of 8 bytes, with a residual of 0"),
         (response(0).is_underflow(true).is_overflow(true), b"", "has both the O and the U bit"),
         (response(0).status(2), &[0, 9, 1], "data segment of 3 bytes where 11 are needed (RFC 7143 section 11.4.7)"),
         (response(9), b"", "SCSI Response for Initiator Task Tag 0x00000009"),
