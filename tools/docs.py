@@ -1,7 +1,7 @@
 """Writes the generated pages of docs/ from their sources: commands, schema/, the core's counters, problems.
 
 ``python -m tools.docs`` writes them; ``python -m tools.docs --check`` only lists outdated files (exit code 1). Nothing
-in cli.md, tables.md and diagnosis.md is written by hand.
+in cli.md, tables.md, diagnosis.md and conformance.md is written by hand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from iscsitrace.fit import gain
 from iscsitrace.measure import nops, system_calls, workload
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.relate.jobs import streams, together
-from iscsitrace.show import explain
+from iscsitrace.show import conformance, explain
 from iscsitrace.tables.schema import (
     CATEGORIES,
     DATASET_TABLES,
@@ -43,6 +43,7 @@ from iscsitrace.tables.schema import (
 )
 from iscsitrace.wording import amounts
 from iscsitrace.wording.event_kinds import EVENT_KINDS
+from iscsitrace.wording.rules import rules
 
 ROOT = Path(__file__).resolve().parents[1]
 _COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
@@ -68,7 +69,7 @@ _ARGUMENTS = {
     "SOURCE...": "Files, globs, folders or URLs, each as `NAME=SOURCE` with the name of its tap; or a `fleet.toml`.",
     "DATASET": "The folder that `fleet run` has written.",
     "QUERY": "A query, such as `SELECT count(*) FROM cycles`.",
-    "FINDING": "A name that `diagnose` shows, such as `loss`.",
+    "FINDING|RULE": "A name that `diagnose` shows, such as `loss`; or a rule that `conformance` shows, such as `D18`.",
     "NAME": "An experiment, or `FILE.toml`.",
     "kind": "Kind of plot.",
     "operation": "What to do.",
@@ -322,6 +323,40 @@ def _problem(problem: Problem) -> list[str]:
     ]
 
 
+_CONFORMANCE = """
+`iscsitrace conformance CAPTURE` shows which side breaks which rule of RFC 7143, the worst first: the section, what was
+done, how often, and frames. `iscsitrace explain D18` prints a rule. The table `violations` has the rows; a finding
+([protocol_violation](diagnosis.md#protocol_violation)) tells what followed.
+
+A rule is judged only where the capture is sure. Behind a hole in a stream judging begins anew: then no number and no
+task from before counts. Copies by TCP count once. What could not be judged, and why, is part of the output, and is
+`not_judged` in `--json`.
+
+**Severity.** `error`: it ends a command or a connection, stops a session, or data may be wrong. `warning`: a peer that
+follows the RFC may fail. `info`: it does no harm that packets show.
+
+**Names.** S: numbers of commands and statuses. T: tags and LUNs. D: data. M: messages beside commands. L: login and
+text. A row of `violations` is one violation; a connection has at most 16 rows of a rule and side, and the last of them
+counts the others.
+"""
+
+
+def conformance_page() -> str:
+    """docs/conformance.md."""
+    source = "`core/trace/src/conformance/rules.rs` and `iscsitrace/wording/rule_notes.py`"
+    lines = ["# Conformance to RFC 7143", "", _generated(source), *_CONFORMANCE.splitlines(), ""]
+    lines += ["| rule | section | broken by | severity | |", "|---|---|---|---|---|"]
+    lines += [
+        f"| [{rule.name}](#{rule.name.lower()}) | {rule.sections} | {', '.join(rule.sides)} | {rule.severity} | "
+        f"{rule.sentence} |"
+        for rule in rules().values()
+    ]
+    for rule in rules().values():
+        lines += ["", f"## {rule.name}", "", rule.sentence, ""]
+        lines += [f"- **{name}**: {text}" for name, text in conformance.rule_facts(rule)]
+    return "\n".join([*lines, ""])
+
+
 def thresholds() -> Iterator[tuple[str, str, str]]:
     """Every threshold with its value and reason, from the source, because Python keeps no docstrings of constants."""
     for module in _HAVE_THRESHOLDS:
@@ -363,7 +398,12 @@ def _generated(source: str) -> str:
     return f"Generated from {source} by `python -m tools.docs`; do not edit."
 
 
-PAGES = {"docs/cli.md": cli_page, "docs/tables.md": tables_page, "docs/diagnosis.md": diagnosis_page}
+PAGES = {
+    "docs/cli.md": cli_page,
+    "docs/tables.md": tables_page,
+    "docs/diagnosis.md": diagnosis_page,
+    "docs/conformance.md": conformance_page,
+}
 
 
 def run(is_check: bool) -> int:

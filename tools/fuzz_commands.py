@@ -38,6 +38,7 @@ QUICK = (
         "summary CAPTURE",
         "summary --by lun CAPTURE",
         "events CAPTURE",
+        "conformance CAPTURE",
         "events --json CAPTURE",
     ),
     *("diagnose --json CAPTURE", "diagnose -v CAPTURE", "cycles CAPTURE", "cycles --json CAPTURE", "mirrors CAPTURE"),

@@ -1,0 +1,58 @@
+"""The rules of RFC 7143 that are judged: the core's declaration of each, and what a violation did, as a sentence.
+
+The judging is the core's; ``rule_notes.py`` has what a page says beside this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+SEVERITIES: Final = ("info", "warning", "error")
+"""From harmless to worst."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule."""
+
+    name: str
+    """Such as ``D18``."""
+    sections: str
+    """Of RFC 7143, the one with the rule first: ``11.7.6, 11.8.3``."""
+    sides: tuple[str, ...]
+    """Who can break it: ``initiator``, ``target``."""
+    severity: str
+    sentence: str
+    broken: str
+    """What a violation did, after "The target ", without a full stop; with ``{seen}`` and ``{expected}``."""
+
+    def did(self, side: str, seen: int | None, expected: int | None) -> str:
+        """``The target asked for 28672 bytes in an R2T; MaxBurstLength is 16384``: no full stop; tags in hexadecimal."""
+        words = self.broken.replace(":x}", ":#x}")
+        return f"The {side} {words.format(seen=_Number(seen), expected=_Number(expected))}"
+
+
+class _Number:
+    """A number of a violation, which not every row has."""
+
+    def __init__(self, value: int | None) -> None:
+        self._value = value
+
+    def __format__(self, spec: str) -> str:
+        return "(unknown)" if self._value is None else format(self._value, spec)
+
+
+@cache
+def rules() -> Mapping[str, Rule]:
+    """Every rule by name, in the core's order."""
+    from iscsitrace import _core
+
+    return {
+        row["rule"]: Rule(
+            row["rule"], row["section"], tuple(row["sides"]), row["severity"], row["sentence"], row["broken"]
+        )
+        for row in _core.conformance_rules()
+    }
