@@ -266,7 +266,8 @@ per session.
 - `unknown`: the capture cannot tell, because it is too poor or fewer than {MIN_TASKS} commands moved data, or because
   nothing was read or written.
 
-What broke comes before what is slow, and what is wrong before a limit. Of several problems the one leads that explains
+Lost data come before all else, what broke before what is slow, and what is wrong before a limit. A rule of RFC 7143
+that was broken without a consequence comes behind what costs time. Of several problems the one leads that explains
 the limiter, else the one that costs most. Of several that explain the same part, it is the most specific one of
 similar share. Losses and small congestion windows are taken as consequences of a full line, or of a queue that takes half
 of each round trip, which then leads: but not losses for which a retransmission time-out passed without an answer, as in a

@@ -1,7 +1,7 @@
 """The headline: what broke, what is wrong, or what limits the reads and writes; of a healthy session what takes most of
 its time.
 
-What broke comes before what is slow, and what is wrong before a limit.
+Lost data come before all else, what broke before what is slow, and what is wrong before a limit.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from iscsitrace.findings.distance import NEAR_NS
 from iscsitrace.findings.finding import Finding
 from iscsitrace.findings.hosts import typical_service
 from iscsitrace.findings.idle_sessions import long_work, nothing_done, works_long
+from iscsitrace.findings.protocol_violation import PROTOCOL_VIOLATION
 from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL, LOSS
 from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.data_commands import is_data_command, is_transfer, is_whole_transfer
@@ -63,6 +64,11 @@ class Headline:
     """The finding that leads, with its advice; None where none does."""
 
     @property
+    def loses_data(self) -> bool:
+        """Whether data that were reported as written are lost."""
+        return self.finding is not None and self.finding.loses_data
+
+    @property
     def first_step(self) -> str:
         """The one thing to do; empty where nothing is to be done."""
         return next(iter(self.finding.advice), "") if self.finding and self.kind in ("limited", "problem") else ""
@@ -105,6 +111,8 @@ class Verdict:
     """When it broke; empty for what is slow."""
     luns: tuple[int, ...] = ()
     """The logical units that it hit; empty for what is slow."""
+    loses_data: bool = False
+    """Whether data that were reported as written are lost."""
 
     @property
     def weight(self) -> tuple[int, float, float]:
@@ -122,7 +130,9 @@ def verdict(number: int, time: Budget | None, findings: Sequence[Finding], facts
 def verdict_of(lead: Finding, number: int, limiter: str | None, jobs_ns: int) -> Verdict:
     """The verdict where this finding leads."""
     verdict = Verdict(number, lead.name, kind_of(lead), lead.severity, lead.cost_ns, limiter, jobs_ns)
-    return replace(verdict, is_failure=True, spans=lead.spans, luns=lead.luns) if is_failure(lead) else verdict
+    if not is_failure(lead):
+        return verdict
+    return replace(verdict, is_failure=True, spans=lead.spans, luns=lead.luns, loses_data=lead.loses_data)
 
 
 def kind_of(lead: Finding) -> Kind:
@@ -154,7 +164,7 @@ def of(case: Case, findings: Sequence[Finding]) -> Headline:
     lead, known_as, kind = choose(subject.place, subject.budget, findings, subject.facts)
     if lead and lead.problem is capture.CAPTURE_POOR:
         return of_finding(lead, f"{name}: the capture is too poor for a verdict. {sentence(capture.reasons(subject))}")
-    if lead and lead.rank in ("failure", "note"):
+    if lead and (lead.rank in ("failure", "note") or lead.problem is PROTOCOL_VIOLATION):
         return of_finding(lead)
     if lead:
         limit = f" is limited by {lead.problem.limited_by}" if lead.rank == "limit" else " has a problem"
@@ -186,7 +196,9 @@ def choose(
     it explains no part of the time alone.
     """
     poor = next((finding for finding in findings if finding.problem is capture.CAPTURE_POOR), None)
-    lead = poor if poor and facts.once(capture.forbids_verdict)[number] else broke(findings)
+    lead = next((each for each in findings if each.loses_data), None)
+    if not lead:
+        lead = poor if poor and facts.once(capture.forbids_verdict)[number] else broke(findings)
     if not lead and (time is None or not time.jobs_ns):
         # discovery, a scan, or nothing at all
         lead = next((finding for finding in findings if finding.rank == "note" and finding is not poor), None)
@@ -196,7 +208,9 @@ def choose(
         return None, NONE, "healthy" if is_fine else "unknown"
     if not lead and time:
         limiter = time.limiter or "transfer"
-        wrong = [finding for finding in findings if finding.is_problem]
+        # a rule that was broken without a consequence costs no time: what costs time comes before it
+        broken = next((each for each in findings if each.is_problem and each.problem is PROTOCOL_VIOLATION), None)
+        wrong = [finding for finding in findings if finding.is_problem and finding is not broken]
         limits = [each for each in findings if each.rank == "limit" and each.leads]
         beside = next((each for each in limits if not each.problem.explains), None)
         cause = _cause(time, limiter, findings)
@@ -204,7 +218,7 @@ def choose(
         if full and (full.share or 0.0) >= MOST and not facts.once(timeouts)[number]:
             # before a full line, or a queue that takes most of each round trip, losses and small windows follow from it
             wrong = [finding for finding in wrong if finding.problem not in (LOSS, CONGESTION_WINDOW_SMALL)]
-        lead = _cause(time, limiter, wrong) or next(iter(wrong), beside or (cause if cause in limits else None))
+        lead = _cause(time, limiter, wrong) or next(iter(wrong), beside or (cause if cause in limits else broken))
     if lead:
         return lead, lead.name, kind_of(lead)
     if facts.once(moved_counts)[number] < MIN_TASKS:
@@ -236,8 +250,10 @@ def is_failure(finding: Finding) -> bool:
 
 
 def weight(headline: Headline | Verdict | Finding, busy_ns: float) -> tuple[int, float, float]:
-    """How bad it is, to compare headlines: severity, time lost, busy time."""
+    """How bad it is, to compare headlines: lost data, severity, time lost, busy time."""
     rank = _RANKS.get(headline.severity, 0) if headline.name not in (NONE, TOO_SHORT) else 0
+    if headline.loses_data:
+        rank = max(_RANKS.values()) + 1
     return rank, headline.cost_ns or 0.0, busy_ns
 
 

@@ -2,5 +2,5 @@
 
 from typing import Final
 
-NEEDED: Final = ("budget", "recoveries", "retransmissions")
+NEEDED: Final = ("budget", "recoveries", "retransmissions", "violations")
 """Tables filled on request that events are made from."""

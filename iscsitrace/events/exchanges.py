@@ -1,8 +1,8 @@
-"""Events of exchanges beside commands: NOPs without an answer, task management, Reject, Asynchronous Message."""
+"""Events of exchanges: NOPs without an answer, task management, Reject, Asynchronous Message, and broken rules."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -12,6 +12,7 @@ from iscsitrace.events.batch import Batch, texts
 from iscsitrace.events.capture import ENDS, Capture
 from iscsitrace.measure.lacking import may_lack_pdus
 from iscsitrace.measure.nops import awaited_until, is_late
+from iscsitrace.measure.violations import Violated, violated
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table, null_value
 from iscsitrace.wording import amounts
@@ -42,6 +43,7 @@ def events(capture: Capture) -> Iterator[Batch]:
     yield _task_management(capture)
     yield _rejects(capture)
     yield _messages(capture)
+    yield _violations(capture)
 
 
 def _own(capture: Capture, table: Table) -> dict[str, Array]:
@@ -153,3 +155,36 @@ def _messages(capture: Capture) -> Batch:
         severity=np.array([_ASYNC_SEVERITIES.get(code, "info") for code in rows.raw("event").tolist()], dtype=object),
         **_own(capture, rows),
     )
+
+
+def _violations(capture: Capture) -> Batch:
+    """One event of each rule, side and connection."""
+    found = [each for each in violated(capture.table("violations"), {}) if each.time_ns is not None]
+    columns = ("time_ns", "until_ns", "frame", "connection", "cycle")
+    rows = [
+        (each.time_ns, each.until_ns, (*each.frames, None)[0], each.connection, (*each.cycles, None)[0])
+        for each in found
+    ]
+    values = dict(zip(columns, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(columns, ())
+    connections = _numbers(values["connection"], "uint32")
+    return Batch(
+        "protocol_violation",
+        _numbers(values["time_ns"], "int64"),
+        np.array([_broken(each) for each in found], dtype=object),
+        frame=_numbers(values["frame"], "uint64"),
+        end_ns=_numbers(values["until_ns"], "int64"),
+        session=capture.session_of(connections),
+        connection=connections,
+        cycle=_numbers(values["cycle"], "uint32"),
+        severity=np.array([each.rule.severity for each in found], dtype=object),
+    )
+
+
+def _numbers(values: Iterable[int | None], dtype: str) -> Array:
+    null = null_value(dtype)
+    return np.array([null if each is None else each for each in values], dtype=dtype)
+
+
+def _broken(each: Violated) -> str:
+    often = f", {each.count:,} times" if each.count > 1 else ""
+    return f"{each.what[0].lower()}{each.what[1:]} (rule {each.rule.name}{often})"

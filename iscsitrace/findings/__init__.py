@@ -4,5 +4,6 @@ from typing import Final
 
 from iscsitrace import measure
 
-NEEDED: Final = (*measure.NEEDED, "write_starts", "retransmissions")
-"""Tables on request that a diagnosis reads. The last two confirm mirrors and the causes of slow streams."""
+NEEDED: Final = (*measure.NEEDED, "write_starts", "retransmissions", "violations")
+"""Tables on request that a diagnosis reads. The others confirm mirrors and the causes of slow streams, and tell who
+breaks RFC 7143."""

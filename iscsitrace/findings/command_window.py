@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.findings import breaches
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Found, Observation, Problem
 from iscsitrace.findings.hosts import has_commands
@@ -129,10 +130,15 @@ def _closed(case: Case) -> Observation:
     shown = np.flatnonzero(found.waited)[:3]
     opened = np.searchsorted(found.allowed, found.number[shown]).clip(max=len(found.statuses) - 1)
     outstanding = int(cycles.raw("queue_depth").max())
+    # numbers that the initiator has to ignore leave the window as it was
+    wrong = breaches.of_case(case, *breaches.WINDOW)[:1]
+    start_ns = min(row["time_first_ns"] for row in subject.connections)
     return Observation(
-        f"{int(found.waited.sum())} of {len(found.commands)} commands waited until the target accepted more "
+        "".join(f"{breaches.sentence_of(each, start_ns)} " for each in wrong)
+        + f"{int(found.waited.sum())} of {len(found.commands)} commands waited until the target accepted more "
         f"(MaxCmdSN). At most {outstanding} were in flight.",
         [
+            *(frame for each in wrong for frame in each.frames[:1]),
             *frames_in(cycles, found.statuses[opened], "status_frame"),
             *frames_in(cycles, found.commands[shown], "command_frame"),
         ],

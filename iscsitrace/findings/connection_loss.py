@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from iscsitrace.findings import login_advice
+from iscsitrace.findings import breaches, login_advice
 from iscsitrace.findings.failures import NOP_TIMEOUT
 from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.history import History
@@ -13,6 +13,7 @@ from iscsitrace.findings.partial_losses import partial_losses
 from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.session_loss import Loss, losses, may_be_lost
 from iscsitrace.measure.intervals import covered_ns
+from iscsitrace.measure.violations import Violated
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 
@@ -29,6 +30,10 @@ def _lost(history: History) -> Observation | None:
     ended = [each for each in found if not each.is_recovered and not each.is_like_an_end]
     fact = f"{history.label} lost {_how_long(history, found, worst)}"
     parts = [f"{capital(fact)}.", worst.how(history)]
+    cause = _cause(history, worst)
+    if cause:
+        rejected = _rejected(history, cause, worst)
+        parts = [breaches.sentence_of(cause, history.start_ns), *filter(None, [rejected]), *parts]
     in_vain_words = list(worst.rebuilding.sentences())
     # what a headline leaves out comes last: of a session that is back what failed until then
     parts += [] if worst.is_recovered else in_vain_words
@@ -56,17 +61,38 @@ def _lost(history: History) -> Observation | None:
     parts += [] if worst.failover else without
     parts += in_vain_words if worst.is_recovered else []
     refused = [each.status for loss in found for each in loss.rebuilding.logins if each.status and each.status[0] > 1]
+    advice = (*CONNECTION_LOST.advice, *login_advice.of(refused)) if refused else None
     return Observation(
         " ".join(parts),
-        _frames(found),
+        [*(cause.frames[:2] if cause else ()), *_frames(found)],
         float(cost_ns) if cost_ns else None,
         severity="info" if is_harmless else None,
         spans=spans,
         sessions=history.sessions,
         is_final=bool(ended or in_vain),
-        advice=(*CONNECTION_LOST.advice, *login_advice.of(refused)) if refused else None,
-        points_to=worst.side,
+        advice=breaches.ADVICE[cause.side] if cause else advice,
+        points_to=f"the {cause.side}" if cause else worst.side,
     )
+
+
+def _cause(history: History, loss: Loss) -> Violated | None:
+    """The violation of RFC 7143 upon which the connection was closed."""
+    return breaches.of_loss(history, _connections_of(history, loss), loss.lost_ns)
+
+
+def _connections_of(history: History, loss: Loss) -> list[int]:
+    return [row["connection"] for row in history.connections_of[loss.session]]
+
+
+def _rejected(history: History, cause: Violated, loss: Loss) -> str:
+    """The Reject that followed upon a violation of the initiator; empty where there is none."""
+    if cause.side != "initiator" or cause.time_ns is None:
+        return ""
+    for row in history.rows("rejects").rows():
+        is_after = row["time_ns"] is not None and cause.time_ns <= row["time_ns"] <= loss.lost_ns
+        if is_after and row["connection"] == cause.connection:
+            return f"The target rejected that PDU ({row['reason_text']})."
+    return ""
 
 
 def _how_long(history: History, found: Sequence[Loss], worst: Loss) -> str:
@@ -132,7 +158,8 @@ CONNECTION_LOST: Final = Problem(
     evidence="The RST or FIN of each, and the first connect and login that failed after it. The cost is the time until "
     "the first I/O of the next session, or until the last try. It starts at the loss, or at an unanswered NOP before "
     "it; where nothing was in flight, at an unanswered retransmission. Where the session continued on another "
-    "connection, or the volume on another path, it ends when the commands of the lost connection completed there.",
+    "connection, or the volume on another path, it ends when the commands of the lost connection completed there. "
+    "Where a side broke RFC 7143 (docs/conformance.md), and no later command had a status, the text begins with that.",
     example="Sessions 0 and 1 lost their connection for 2.0 s, from 1.00 s to 3.00 s. The target reset the "
     "connection at 1.00 s. The initiator logged in again 2.0 s later, and I/O resumed.",
     shown_by=f"read {LAN} --fault rst,on=target",

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.findings import breaches
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.recipes import WAN
@@ -18,10 +19,13 @@ from iscsitrace.measure.session import frames_in
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import capital
 
 # --- digest_errors
 
 _DIGEST_COUNTERS: Final = {"header_digest_error": "header", "data_digest_error": "data"}
+_ALWAYS_WRONG: Final = "D21"
+"""The rule of RFC 7143 that a side breaks which computes digests wrongly."""
 _SENDERS: Final = {"initiator": "digest_errors_to_target", "target": "digest_errors_to_initiator"}
 
 
@@ -39,7 +43,15 @@ def _digests(case: Case) -> Observation | None:
     by_whom = f" in PDUs from the {' and the '.join(senders)}" if senders else ""
     # the bytes changed before they passed the capture point
     side = f"the {senders[0]}, or the path between it and the capture point" if len(senders) == 1 else None
-    return Observation(text + by_whom, [row["first_frame"] for row in rows], points_to=side)
+    frames = [row["first_frame"] for row in rows]
+    always = breaches.of_case(case, _ALWAYS_WRONG)
+    if always:
+        # corruption on the way would spare some of them
+        start_ns = min(row["time_first_ns"] for row in case.subject.connections)
+        text = f"{breaches.sentence_of(always[0], start_ns)} {capital(text)}"
+        worst = always[0].side
+        return Observation(text + by_whom, frames, advice=breaches.ADVICE[worst], points_to=f"the {worst}")
+    return Observation(text + by_whom, frames, points_to=side)
 
 
 def _is_digest_error(counters: Table) -> NDArray[np.bool_]:
@@ -51,7 +63,8 @@ DIGEST_ERRORS: Final = Problem(
     meaning="Header or data digests do not match: something changes bytes on their way to the capture point, and TCP's "
     "checksum does not detect it.",
     condition="At least one PDU with a digest error. It points to the side that sent the PDUs: they changed before "
-    "they passed the capture point. With errors in both directions the packets cannot tell.",
+    "they passed the capture point. With errors in both directions the packets cannot tell. Where every digest of "
+    "a kind is wrong, its sender computes them wrongly, and the text says so.",
     evidence="The first such PDU of each connection. No share.",
     example="1 data digest error in PDUs from the target.",
     shown_by="read --block-size 64K --bytes 4M --set data-digest=crc32c --fault "
@@ -147,6 +160,9 @@ NOP_TIMEOUT: Final = Problem(
 
 # RFC 7143 section 11.5.1
 _ABORT_FUNCTIONS: Final = (1, 2, 4, 5, 6, 7)
+_ABORT_TASK: Final = 1
+# section 11.6.1
+_NO_SUCH_TASK: Final = 1
 
 
 def _aborts(case: Case) -> Observation | None:
@@ -157,6 +173,10 @@ def _aborts(case: Case) -> Observation | None:
     requests = table.select(np.isin(table.raw("function"), _ABORT_FUNCTIONS))
     if not len(requests):
         return None
+    has_crossed = _has_crossed(requests, subject.cycles)
+    is_harmless = bool(has_crossed.all())
+    if not is_harmless:
+        requests = requests.select(~has_crossed)
     frames = frames_in(requests, np.arange(len(requests)), "request_frame", "response_frame")
     about = requests.raw("referenced_cycle")[known(requests, "referenced_cycle")]
     commands = frames_in(subject.cycles, np.flatnonzero(np.isin(subject.cycles.raw("cycle"), about)), "command_frame")
@@ -164,9 +184,16 @@ def _aborts(case: Case) -> Observation | None:
     times = [
         (row["request_ns"], row["response_ns"] or row["request_ns"]) for row in requests.rows() if row["request_ns"]
     ]
+    text = f"the initiator aborted commands: {functions}"
+    if is_harmless:
+        text += (
+            ". The statuses were on their way: the target is right that these tasks do not exist, and nothing was "
+            "aborted"
+        )
     return Observation(
-        f"the initiator aborted commands: {functions}",
+        text,
         [*commands, *frames],
+        severity="warning" if is_harmless else None,
         spans=tuple(sorted(times)),
         luns=tuple(np.unique(requests.raw("lun")[known(requests, "lun")]).tolist()),
         # commands were lost, whatever time it took
@@ -174,10 +201,26 @@ def _aborts(case: Case) -> Observation | None:
     )
 
 
+def _has_crossed(table: Table, cycles: Table) -> NDArray[np.bool_]:
+    """Which requests met the status of their command on its way: "task does not exist" is then the right answer."""
+    found = (table.raw("function") == _ABORT_TASK) & (table.raw("response") == _NO_SUCH_TASK)
+    for place in np.flatnonzero(found).tolist():
+        request = next(iter(table.select(slice(place, place + 1)).rows()))
+        is_own = cycles.raw("initiator_task_tag") == request["referenced_task_tag"]
+        is_own &= cycles.raw("connection") == request["connection"]
+        own = cycles.select(is_own & (cycles.raw("command_first_ns") < (request["response_ns"] or 0)))
+        # the last one: tags are used again
+        last = own.select(np.argsort(own.raw("command_first_ns"), kind="stable")[-1:])
+        ended = known(last, "status_ns") & (last.raw("status_ns") < (request["response_ns"] or 0))
+        found[place] = bool(ended.any())
+    return np.asarray(found)
+
+
 TASK_ABORTS: Final = Problem(
     name="task_aborts",
     meaning="The initiator aborted commands: ABORT TASK, or a reset of the logical unit or the target.",
-    condition="At least one such task management request.",
+    condition="At least one such task management request. It is a warning where the statuses of all commands crossed "
+    "the requests, so that nothing was aborted.",
     evidence="The request, its response, and the referenced command. No share.",
     example="The initiator aborted commands: 1 LOGICAL UNIT RESET.",
     severity="error",

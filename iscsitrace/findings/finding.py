@@ -148,6 +148,8 @@ class Observation:
     """The logical units that have it; all that were read or written, where nothing is given."""
     is_final: bool = False
     """Whether it ended in an I/O error or a refused login, so that it matters whatever it cost."""
+    loses_data: bool = False
+    """Whether data that were reported as written are lost, so that nothing comes before it."""
     advice: tuple[Advice, ...] | None = None
     """Instead of the problem's advice."""
     points_to: str | None = None
@@ -283,6 +285,7 @@ class Problem:
             sessions=seen.sessions or case.sessions,
             luns=seen.luns or case.luns,
             is_final=seen.is_final,
+            loses_data=seen.loses_data,
             own_advice=self._advice_for(case) if seen.advice is None else seen.advice,
             points_to=seen.points_to or self.points_to,
             own_rank=rank,
@@ -318,6 +321,8 @@ class Finding:
     luns: tuple[int, ...] = ()
     is_final: bool = False
     """Whether it ended in an I/O error or a refused login."""
+    loses_data: bool = False
+    """Whether data that were reported as written are lost."""
     own_advice: tuple[Advice, ...] | None = None
     """Instead of the problem's advice."""
     points_to: str | None = None
@@ -433,14 +438,14 @@ def shown(frames: Iterable[int | None]) -> tuple[int, ...]:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """As a headline looks for them: failures by time lost, then what is wrong, then limits and what is small, each by
-    share, then notes. Equal ones keep their order.
+    """As a headline looks for them: lost data, failures by time lost, then what is wrong, then limits and what is
+    small, each by share, then notes. Equal ones keep their order.
     """
 
     def weight(finding: Finding) -> tuple[int, float, float]:
         share = -(finding.share or 0.0)
         if finding.rank == "failure":
-            return (0 if finding.leads else 1), -(finding.cost_ns or 0.0), share
+            return (-1 if finding.loses_data else 0 if finding.leads else 1), -(finding.cost_ns or 0.0), share
         if finding.is_problem:
             return 2, 0.0, share
         return (4 if finding.problem.rank == "note" else 3), 0.0, share

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from iscsitrace.findings import login_advice
+from iscsitrace.findings import breaches, login_advice
 from iscsitrace.findings.finding import Observation, Problem
 from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.login_attempts import LOGIN_SILENCE_NS, Attempt, attempts
@@ -96,15 +96,19 @@ def _failed(history: History) -> Observation | None:
         end = f"The login at {history.since_start(later.last_ns)} succeeded{again}."
     fact = f"{what}: {why}"
     until_ns = max(each.last_ns for each in found) if later is None else later.last_ns
+    cause = breaches.of_login(history, [each.connection["connection"] for each in found], found[-1].last_ns)
+    broken = breaches.sentence_of(cause, history.start_ns) if cause else ""
     return Observation(
-        " ".join(filter(None, (f"{capital(fact)}.", shown[0].details, end))),
+        " ".join(filter(None, (broken, f"{capital(fact)}.", shown[0].details, end))),
         (frame for each in (*shown[:2], found[-1], *([later] if later else [])) for frame in each.frames),
         float(until_ns - found[0].first_ns),
         spans=((found[0].first_ns, until_ns),),
         sessions=tuple(names) if later is None else tuple(sorted({*names, later.session["session"]})),
         is_final=True,
-        advice=login_advice.of_outcomes((each.outcome, each.status) for each in found),
-        points_to=_side(found),
+        advice=breaches.ADVICE[cause.side]
+        if cause
+        else login_advice.of_outcomes((each.outcome, each.status) for each in found),
+        points_to=f"the {cause.side}" if cause else _side(found),
     )
 
 

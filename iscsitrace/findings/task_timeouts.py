@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.findings import breaches
 from iscsitrace.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.findings.failures import NOP_TIMEOUT, TASK_ABORTS
 from iscsitrace.findings.finding import Advice, Observation, Problem
@@ -18,6 +19,7 @@ from iscsitrace.findings.outages import IO_OUTAGE
 from iscsitrace.findings.session_loss import Loss, losses
 from iscsitrace.findings.statuses import in_words
 from iscsitrace.findings.thresholds import MILLISECOND_NS
+from iscsitrace.measure.violations import Violated
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -199,11 +201,19 @@ def _timeouts(history: History) -> Observation | None:
     )
     if not worst.is_over:
         text += ", and I/O did not resume in the capture"
-    alive, side = _alive(history, worst, luns)
+    cause = _cause(history, worst)
     # what a headline leaves out comes last
-    facts = [f"{capital(text)}.", alive, _asked(history, worst), *_ending(history, worst)]
+    rest = [_asked(history, worst), *_ending(history, worst)]
+    if cause:
+        facts = [breaches.sentence_of(cause, history.start_ns), f"{capital(text)}.", *rest]
+        side = f"the {cause.side}"
+    else:
+        alive, side = _alive(history, worst, luns)
+        facts = [f"{capital(text)}.", alive, *rest]
     frames = [row["command_frame"] for row in stuck.select(slice(0, 3)).rows(("command_frame",))]
     frames += [each.row[name] for each in worst.requests for name in ("request_frame", "response_frame")]
+    if cause:
+        frames = [*cause.frames[:2], *frames]
     return Observation(
         " ".join(facts),
         frames,
@@ -211,8 +221,16 @@ def _timeouts(history: History) -> Observation | None:
         spans=tuple((each.from_ns, each.until_ns) for each in found),
         luns=luns,
         is_final=not worst.is_over,
+        advice=breaches.ADVICE[cause.side] if cause else None,
         points_to=side,
     )
+
+
+def _cause(history: History, episode: Episode) -> Violated | None:
+    """The violation of RFC 7143 that left the commands without an answer."""
+    stuck = history.cycles.select(np.unique(np.concatenate([each.about for each in episode.requests])))
+    numbers, connections = (np.unique(stuck.raw(name)).tolist() for name in ("cycle", "connection"))
+    return breaches.of_commands(history, numbers, connections, episode.from_ns, episode.stuck_ns)
 
 
 def _asked(history: History, episode: Episode) -> str:
@@ -274,7 +292,8 @@ TASK_TIMEOUT: Final = Problem(
     f"{wording.time(STUCK_NS)} or more. Not where TCP retransmitted until the end and nothing else progressed: then it "
     "is the path.",
     evidence="The commands, the requests and their responses. The cost is the time without progress; where other "
-    "commands progressed, that of the command that waited longest.",
+    "commands progressed, that of the command that waited longest. Where a side broke RFC 7143 "
+    "(docs/conformance.md), and the commands waited for that, the text begins with it.",
     example="Sessions 1 and 2: 1 READ command to LUN 0 had no answer for 14.1 s, from 12.64 s on. "
     "Meanwhile the target answered 2 NOP-Outs: this points to the storage behind LUN 0. The initiator sent ABORT TASK "
     "at 23.72 s (no response).",

@@ -21,7 +21,7 @@ from iscsitrace.tables.rows import Rows
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
-TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters")
+TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters", "violations")
 _SPLIT: Final = (*TABLES, "busy")
 """The tables that are split; ``busy`` has the stretches of ``budget`` that are busy time."""
 _BY_SESSION: Final = ("sessions", "cycles", "budget", "logical_units")

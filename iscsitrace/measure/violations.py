@@ -5,7 +5,7 @@ The judging is the core's. Nothing is put into words here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,6 +17,9 @@ from iscsitrace.wording.rules import SEVERITIES, Rule, rules
 
 DATA_LOSS: Final = "D18"
 """The rule that a target breaks which reports data as written that it does not have."""
+
+NEVER_SENT: Final = ("S1", "S4", "S9", "S11")
+"""Rules whose violation skips numbers: the PDUs that seem to be missing were never sent."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +57,8 @@ class Violated:
         return self.rule.did(self.side, self.seen, self.expected)
 
 
-def violated(violations: Table, connections: Table) -> list[Violated]:
-    """The violations of these rows, the worst first; ``connections`` have the sessions."""
-    if not len(violations):
-        return []
-    has = known(connections, "session")
-    numbers, own = connections.raw("connection")[has].tolist(), connections.raw("session")[has].tolist()
-    sessions = dict(zip(numbers, own, strict=True))
+def violated(violations: Table, sessions: Mapping[int, int | None]) -> list[Violated]:
+    """The violations of these rows, the worst first; ``sessions`` has the session of each connection, if it has one."""
     groups: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     for row in violations.rows():
         groups.setdefault((row["rule"], row["side"], row["connection"]), []).append(row)

@@ -43,7 +43,8 @@ def found(trace: Trace, names: Collection[str] = (), side: str | None = None) ->
     sought = tuple(
         rule for rule in rules().values() if (not names or rule.name in names) and (side is None or side in rule.sides)
     )
-    every = violations.violated(trace.table("violations"), trace.connections)
+    sessions = {row["connection"]: row["session"] for row in trace.connections.rows(("connection", "session"))}
+    every = violations.violated(trace.table("violations"), sessions)
     shown = [each for each in every if each.rule in sought and side in (None, each.side)]
     return Found(sought, shown, tuple(violations.unjudged(trace.table)))
 

@@ -138,7 +138,8 @@ class RingPass:
 
 
 def _period(from_ns: int, last_ns: int, core_pass: _core.Pass, cycle_numbers: NDArray[Any]) -> Period:
-    return Period(from_ns, last_ns, _trace(core_pass, PERIOD_TABLES), cycle_numbers)
+    # the core judges nobody for periods: their table of violations is empty
+    return Period(from_ns, last_ns, _trace(core_pass, (*PERIOD_TABLES, "violations")), cycle_numbers)
 
 
 def _trace(core_pass: _core.Pass, tables: Iterable[str]) -> Trace:

@@ -80,6 +80,12 @@ EVENT_KINDS: Final = (
         "an Asynchronous Message of the target",
         "error: it drops connections; info: it requests a negotiation, or is vendor-specific",
     ),
+    EventKind(
+        "protocol_violation",
+        WARNING,
+        "the first violation of a rule of RFC 7143 by one side of a connection, until the last",
+        "that of the rule",
+    ),
     EventKind("check_condition", WARNING, "a command ended with CHECK CONDITION", "that of the sense data"),
     EventKind("reservation_conflict", WARNING, "a command met a reservation", "error: a read or write"),
     EventKind("busy", WARNING, "a command ended with BUSY"),

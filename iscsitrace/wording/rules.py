@@ -30,7 +30,7 @@ class Rule:
     """What a violation did, after "The target ", without a full stop; with ``{seen}`` and ``{expected}``."""
 
     def did(self, side: str, seen: int | None, expected: int | None) -> str:
-        """``The target asked for 28672 bytes in an R2T; MaxBurstLength is 16384``: no full stop; tags in hexadecimal."""
+        """``The target asked for 28672 bytes in an R2T; MaxBurstLength is 16384``: no full stop, tags in hex."""
         words = self.broken.replace(":x}", ":#x}")
         return f"The {side} {words.format(seen=_Number(seen), expected=_Number(expected))}"
 

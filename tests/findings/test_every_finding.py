@@ -17,6 +17,7 @@ from iscsitrace.diagnosis.registry import PROBLEMS
 from iscsitrace.findings import NEEDED
 from iscsitrace.findings.recipes import WAN
 from tests.findings.test_diagnosis_captures import simulate
+from tests.support.breaches import immediate_data
 from tests.support.capture_file import read_records, thin, write_pcapng
 from tests.support.conversation import Actors, Conversation, Session
 from tests.support.examples import all_findings, assert_is_example
@@ -139,6 +140,10 @@ OTHERS: dict[str, tuple[Source, Source]] = {
     "uneven_connections": (sharing((256, 32)), sharing((128, 128))),
     "path_imbalance": (two_paths(1), two_paths(0)),
     "capture_poor": (thinned(0.05), thinned(0.002)),
+    "protocol_violation": (
+        lambda folder: immediate_data(folder, is_agreed=False),
+        lambda folder: immediate_data(folder, is_agreed=True),
+    ),
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from iscsitrace.diagnosis import headline
 from iscsitrace.findings.finding import Explains
+from iscsitrace.findings.protocol_violation import PROTOCOL_VIOLATION
 from iscsitrace.measure.grouping import sessions_of
 from iscsitrace.measure.session import WAITS
 from tests.support.story import SECOND, SENDER, Story, names, near, writes
@@ -244,6 +245,7 @@ def found(name: str, specificity: int, share: float, part: str = "propagation", 
         rank=rank,
         leads=rank != "note",
         is_problem=is_problem,
+        loses_data=False,
     )
 
 
@@ -290,6 +292,15 @@ def test_what_something_has_to_be_done_about() -> None:
 def test_the_cause_is_the_most_specific_of_similar_cost(specific: float, general: float, named: str, rank: str) -> None:
     findings = found("general", 0, general, rank=rank), found("specific", 2, specific, rank=rank)
     assert lead_of(*findings) == named
+
+
+@pytest.mark.parametrize("rank", ["limit", "slowness"])
+def test_a_broken_rule_without_a_consequence_comes_behind_what_costs_time(rank: str) -> None:
+    broken = found("protocol_violation", 0, 0.0, "none", rank="slowness")
+    broken.problem = PROTOCOL_VIOLATION
+    assert lead_of(broken, found("slow", 1, 0.6, rank=rank)) == "slow"
+    assert lead_of(broken) == "protocol_violation"
+    assert lead_of(broken, found("slow", 1, 0.6, rank="note")) == "protocol_violation"
 
 
 def test_less_than_a_third_of_the_part_does_not_limit_it() -> None:

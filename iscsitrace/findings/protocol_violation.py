@@ -1,0 +1,148 @@
+"""A side breaks RFC 7143: which rule, which side, how often, and what followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from iscsitrace.findings import breaches
+from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.history import History, listed
+from iscsitrace.findings.session_loss import Loss, losses
+from iscsitrace.measure.violations import NEVER_SENT, Violated, by_rule
+from iscsitrace.relate.outages import OUTAGE_MIN_NS
+from iscsitrace.wording import amounts as wording
+
+_NAMED: Final = 3
+"""Further rules that are named for a side."""
+
+
+def _violations(history: History) -> Observation | None:
+    every = [each for each in breaches.of_story(history) if each.rule.severity != "info"]
+    if not every:
+        return None
+    worst = every[0]
+    loss = _loss(history, every)
+    frozen = _frozen(history, worst) if worst.rule.name in breaches.WINDOW else None
+    is_failure = worst.rule.severity == "error" or loss is not None or frozen is not None
+    sentences = [breaches.sentence_of(worst, history.start_ns), *_followed(history, worst, loss, frozen)]
+    sides = dict.fromkeys(each.side for each in every)
+    sentences += [text for side in sides if (text := _others(side, every, worst))]
+    start_ns = worst.time_ns or history.start_ns
+    return Observation(
+        " ".join(sentences),
+        worst.frames,
+        float(frozen.length_ns) if frozen else None,
+        severity="error" if is_failure else "warning",
+        rank="failure" if is_failure else "slowness",
+        spans=((frozen.from_ns, frozen.until_ns),) if frozen else ((start_ns, max(worst.until_ns or 0, start_ns)),),
+        sessions=tuple(sorted({each.session for each in every if each.session is not None})),
+        is_final=is_failure,
+        loses_data=breaches.loses_data(every),
+        advice=tuple(step for side in sides for step in breaches.ADVICE[side]),
+        points_to=f"the {worst.side}",
+    )
+
+
+def _loss(history: History, every: Sequence[Violated]) -> Loss | None:
+    """The loss of a session that followed upon a violation."""
+    grave = {(each.rule.name, each.side, each.connection) for each in every}
+    for loss in losses(history):
+        own = [row["connection"] for row in history.connections_of[loss.session]]
+        cause = breaches.of_loss(history, own, loss.lost_ns)
+        if cause and (cause.rule.name, cause.side, cause.connection) in grave:
+            return loss
+    return None
+
+
+@dataclass(frozen=True)
+class _Frozen:
+    """The time in which a session sent no command."""
+
+    from_ns: int
+    until_ns: int
+    is_over: bool
+
+    @property
+    def length_ns(self) -> int:
+        return self.until_ns - self.from_ns
+
+
+def _frozen(history: History, worst: Violated) -> _Frozen | None:
+    """When the session sent no command for an outage or more, with numbers like these in force; None if it never did.
+
+    Only where such numbers came within that time, or right before: another pause is the application's.
+    """
+    cycles = history.cycles
+    own = np.flatnonzero(cycles.raw("connection") == worst.connection)
+    last_ns = next(
+        (row["time_last_ns"] for row in history.story.connections if row["connection"] == worst.connection), None
+    )
+    if not len(own) or worst.time_ns is None or last_ns is None or worst.rule.name != "S8":
+        return None
+    sent = np.sort(cycles.raw("command_first_ns")[own])
+    place = int(np.searchsorted(sent, worst.time_ns, side="right"))
+    if place == 0:
+        return None
+    from_ns, is_over = int(sent[place - 1]), place < len(sent)
+    until_ns = int(sent[place]) if is_over else last_ns
+    return _Frozen(from_ns, until_ns, is_over) if until_ns - from_ns >= OUTAGE_MIN_NS else None
+
+
+def _followed(history: History, worst: Violated, loss: Loss | None, frozen: _Frozen | None) -> Iterator[str]:
+    """What came of it, as sentences."""
+    if breaches.loses_data([worst]):
+        yield "The application was told that this data is written."
+    if worst.rule.name in NEVER_SENT:
+        yield "No byte of the stream is missing there."
+    if frozen:
+        again = "" if frozen.is_over else ", until the capture ended"
+        yield (
+            f"The initiator sent no command for {wording.time(frozen.length_ns)} from "
+            f"{history.since_start(frozen.from_ns)} on{again}."
+        )
+    if loss:
+        yield loss.how(history)
+        if loss.in_flight:
+            yield f"{wording.count(loss.in_flight, 'command')} had no status."
+
+
+def _others(side: str, every: Sequence[Violated], worst: Violated) -> str:
+    """``The target also broke S10 (3 times).``; empty where there is no more."""
+    groups = by_rule(each for each in every if each.side == side)
+    rest = [group for group in groups if (group[0].side, group[0].rule.name) != (worst.side, worst.rule.name)]
+    if not rest:
+        return ""
+    named = []
+    for group in rest[:_NAMED]:
+        count = sum(each.count for each in group)
+        named.append(f"rule {group[0].rule.name} ({'once' if count == 1 else f'{count:,} times'})")
+    if len(rest) > _NAMED:
+        named.append(f"{len(rest) - _NAMED} more")
+    return f"The {side} {'also broke' if side == worst.side else 'broke'} {listed(named)}."
+
+
+PROTOCOL_VIOLATION: Final = Problem(
+    name="protocol_violation",
+    scope="story",
+    meaning="A side breaks RFC 7143. docs/conformance.md has every rule, iscsitrace conformance shows every violation.",
+    condition="A violation of severity `warning` or `error`. It is a failure where the rule's severity is `error`, or "
+    "where a connection was closed upon it. A write that ended GOOD without its data (rule D18) comes before all else.",
+    evidence="The first frames that show the worst rule, and the last. The cost is the time in which the session could "
+    "send no command, where the target's numbers closed its window (rule S8).",
+    example="The initiator sent 4096 bytes of immediate data although ImmediateData=No was agreed (rule D1, 3 times, "
+    "first at 0.00 s).",
+    severity="error",
+    rank="failure",
+    advice=(
+        Advice(
+            "Correct the side that breaks the rule: update its software or firmware, or report this to its maintainers "
+            "with these frames."
+        ),
+    ),
+    where=lambda columns: columns.count("violations") > 0,
+    tell=_violations,
+)
