@@ -150,6 +150,8 @@ local own = {
         "Estimated congestion window of the sender in bytes, where its sending shows it (from the sidecar)"),
     loss_class = ProtoField.string("iscsitrace.loss_class", "Loss class", base.ASCII,
         "Cause of this retransmission: fast, timeout, tail_probe or unknown (from the sidecar)"),
+    violation = ProtoField.string("iscsitrace.violation", "Violation of RFC 7143", base.ASCII,
+        "The rules that this frame shows to be broken, each with its name (from the sidecar)"),
 }
 protocol.fields = own
 
@@ -1890,7 +1892,7 @@ local sidecar = (function()
 
 local format = string.format
 
-local SIDECAR_COLUMNS = "frame\tbudget_owner\tcwnd_estimate_bytes\tloss_class"
+local SIDECAR_COLUMNS = "frame\tbudget_owner\tcwnd_estimate_bytes\tloss_class\tviolation"
 
 -- The sidecar's rows by frame; or nil and the reason why the file is refused.
 local function read_sidecar(file, capture, first_time, first_length)
@@ -1919,13 +1921,16 @@ local function read_sidecar(file, capture, first_time, first_length)
     local rows, before, line_number = {}, 0, 2
     for line in file:lines() do
         line_number = line_number + 1
-        local frame, owner, window, loss = line:match("^(%d+)\t([^\t]*)\t(%d*)\t([^\t\r]*)\r?$")
+        local frame, owner, window, loss, violation =
+            line:match("^(%d+)\t([^\t]*)\t(%d*)\t([^\t]*)\t([^\t\r]*)\r?$")
         frame = tonumber(frame)
         if not frame or frame <= before or frame > tonumber(frames) then
             return nil, format("line %d is not a valid row", line_number)
         end
         before = frame
-        rows[frame] = owner .. "\t" .. window .. "\t" .. loss
+        -- a text with a comma is in quotes
+        violation = violation:gsub('^"(.*)"$', "%1"):gsub('""', '"')
+        rows[frame] = owner .. "\t" .. window .. "\t" .. loss .. "\t" .. violation
     end
     return rows, nil
 end
@@ -2062,7 +2067,7 @@ end
 
 -- Shows a row of the sidecar.
 local function show_row(root, row)
-    local owner, window, loss = row:match("^([^\t]*)\t([^\t]*)\t(.*)$")
+    local owner, window, loss, violation = row:match("^([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$")
     if owner ~= "" then
         add(root, "budget_owner", owner)
     end
@@ -2071,6 +2076,9 @@ local function show_row(root, row)
     end
     if loss ~= "" then
         add(root, "loss_class", loss)
+    end
+    if violation ~= "" then
+        add(root, "violation", violation)
     end
 end
 

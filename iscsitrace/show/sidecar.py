@@ -21,9 +21,10 @@ from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.schema.sidecar import SIDECAR
 from iscsitrace.tables.table import NO_WORD, Table, null_value
 from iscsitrace.tables.trace import Trace
+from iscsitrace.wording.rules import rules
 
 SUFFIX = ".iscsitrace"
-TABLES = ("segments", "budget", "window", "retransmissions")
+TABLES = ("segments", "budget", "window", "retransmissions", "violations")
 """What a trace has to be read with."""
 
 _FORMAT = "iscsitrace-sidecar"
@@ -62,18 +63,19 @@ _CHUNK_FRAMES = 1 << 18
 """Frames whose time breakdown is in memory at a time."""
 
 
-def facts(segments: Table, budget: Table, window: Table, retransmissions: Table) -> Table:
+def facts(segments: Table, budget: Table, window: Table, retransmissions: Table, violations: Table) -> Table:
     """A row for each frame with a fact, in ascending order; columns of schema.sidecar."""
     known = {
         "budget_owner": _budget_owners(segments, budget),
         "cwnd_estimate_bytes": _cwnd_estimates(window),
         "loss_class": _loss_classes(retransmissions),
+        "violation": _violations(violations),
     }
     frames = np.unique(np.concatenate([of for of, _ in known.values()]))
     columns = {"frame": frames}
     for name, (of, values) in known.items():
         dtype = SIDECAR.column(name).dtype
-        nothing = NO_WORD if dtype.startswith("category:") else null_value(dtype)
+        nothing = "" if dtype == "str" else NO_WORD if dtype.startswith("category:") else null_value(dtype)
         column = np.full(len(frames), nothing, dtype=values.dtype)
         column[np.searchsorted(frames, of)] = values
         columns[name] = column
@@ -115,6 +117,18 @@ def _cwnd_estimates(window: Table) -> tuple[Array, Array]:
 def _loss_classes(retransmissions: Table) -> tuple[Array, Array]:
     frames = retransmissions.raw("frame")
     return _greatest_by_frame(frames, np.zeros(len(frames), dtype=np.uint8), retransmissions.raw("cause"))
+
+
+def _violations(violations: Table) -> tuple[Array, Array]:
+    """``D5: The target asked for ...``; several of one frame one after another."""
+    texts: dict[int, dict[str, None]] = {}
+    for row in violations.rows():
+        rule = rules()[row["rule"]]
+        text = f"{rule.name}: {rule.did(row['side'], row['seen'], row['expected'])}"
+        if row["frame"] is not None:
+            texts.setdefault(row["frame"], {})[text] = None
+    frames = sorted(texts)
+    return np.array(frames, dtype=np.uint64), np.array(["; ".join(texts[frame]) for frame in frames], dtype=object)
 
 
 def _greatest_by_frame(frames: Array, keys: Array, values: Array) -> tuple[Array, Array]:

@@ -61,6 +61,8 @@ local own = {
         "Estimated congestion window of the sender in bytes, where its sending shows it (from the sidecar)"),
     loss_class = ProtoField.string("iscsitrace.loss_class", "Loss class", base.ASCII,
         "Cause of this retransmission: fast, timeout, tail_probe or unknown (from the sidecar)"),
+    violation = ProtoField.string("iscsitrace.violation", "Violation of RFC 7143", base.ASCII,
+        "The rules that this frame shows to be broken, each with its name (from the sidecar)"),
 }
 protocol.fields = own
 

@@ -109,7 +109,7 @@ end
 
 -- Shows a row of the sidecar.
 local function show_row(root, row)
-    local owner, window, loss = row:match("^([^\t]*)\t([^\t]*)\t(.*)$")
+    local owner, window, loss, violation = row:match("^([^\t]*)\t([^\t]*)\t([^\t]*)\t(.*)$")
     if owner ~= "" then
         add(root, "budget_owner", owner)
     end
@@ -118,6 +118,9 @@ local function show_row(root, row)
     end
     if loss ~= "" then
         add(root, "loss_class", loss)
+    end
+    if violation ~= "" then
+        add(root, "violation", violation)
     end
 end
 

@@ -11,7 +11,7 @@ local state = require("state")
 
 local format = string.format
 
-local SIDECAR_COLUMNS = "frame\tbudget_owner\tcwnd_estimate_bytes\tloss_class"
+local SIDECAR_COLUMNS = "frame\tbudget_owner\tcwnd_estimate_bytes\tloss_class\tviolation"
 
 -- The sidecar's rows by frame; or nil and the reason why the file is refused.
 local function read_sidecar(file, capture, first_time, first_length)
@@ -40,13 +40,16 @@ local function read_sidecar(file, capture, first_time, first_length)
     local rows, before, line_number = {}, 0, 2
     for line in file:lines() do
         line_number = line_number + 1
-        local frame, owner, window, loss = line:match("^(%d+)\t([^\t]*)\t(%d*)\t([^\t\r]*)\r?$")
+        local frame, owner, window, loss, violation =
+            line:match("^(%d+)\t([^\t]*)\t(%d*)\t([^\t]*)\t([^\t\r]*)\r?$")
         frame = tonumber(frame)
         if not frame or frame <= before or frame > tonumber(frames) then
             return nil, format("line %d is not a valid row", line_number)
         end
         before = frame
-        rows[frame] = owner .. "\t" .. window .. "\t" .. loss
+        -- a text with a comma is in quotes
+        violation = violation:gsub('^"(.*)"$', "%1"):gsub('""', '"')
+        rows[frame] = owner .. "\t" .. window .. "\t" .. loss .. "\t" .. violation
     end
     return rows, nil
 end

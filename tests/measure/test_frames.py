@@ -25,6 +25,7 @@ def test_every_packet_but_the_first_has_the_largest_part_of_the_time_before_it(
         table("budget", *budget),
         table("window"),
         table("retransmissions"),
+        table("violations"),
     )
     # 6 and 4 ns; 10, 5 and 5; 30
     assert [(row["frame"], row["budget_owner"]) for row in found.rows()] == [
@@ -40,7 +41,11 @@ def test_a_frame_has_its_greatest_valid_estimate_and_its_cause() -> None:
     window = [{"frame": frame, "is_valid": valid, "cwnd_estimate_bytes": size} for frame, valid, size in rows]
     again = [{"frame": 3, "cause": "timeout"}, {"frame": 9, "cause": "fast"}]
     found = sidecar.facts(
-        table("segments"), table("budget"), table("window", *window), table("retransmissions", *again)
+        table("segments"),
+        table("budget"),
+        table("window", *window),
+        table("retransmissions", *again),
+        table("violations"),
     )
     assert [(row["frame"], row["cwnd_estimate_bytes"], row["loss_class"]) for row in found.rows()] == [
         (3, None, "timeout"),

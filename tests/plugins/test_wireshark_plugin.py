@@ -14,13 +14,16 @@ from functools import cache
 from pathlib import Path as FilePath
 
 import pytest
+from click.testing import CliRunner
 
 import iscsitrace
+from iscsitrace.cli import main
 from iscsitrace.measure import waits
 from iscsitrace.measure.operations import latencies
 from iscsitrace.measure.throughput import measure
 from iscsitrace.show.latencies import percentile
 from tests.support import wireshark_plugin
+from tests.support.breaches import BYTES, immediate_data
 from tests.support.capture_file import cut, write_pcap
 from tests.support.conversation import Capture, Conversation, Session
 from tests.support.pdu import Task
@@ -255,9 +258,9 @@ def test_the_rates_of_the_statistics(name: str) -> None:
 
 
 FIRST_NS = 1_700_000_000_000_000_000
-REFUSED = ["1\t\t\t"]
+REFUSED = ["1\t\t\t\t"]
 """The first frame has a note that the sidecar was refused; none of its facts is shown."""
-ROWS = ["1\tinitiator_think\t\t", "3\t\t14480\t", "4\ttransfer\t28960\tfast"]
+ROWS = ["1\tinitiator_think\t\t\t", "3\t\t14480\t\t", "4\ttransfer\t28960\tfast\t", "5\t\t\t\tD15: The target did"]
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +280,7 @@ def with_sidecar(folder: FilePath, capture: Capture, **changed: str) -> FilePath
         "time": f"first_frame_time={capture.packets[0].time_ns}",
         "length": f"first_frame_length={capture.packets[0].original_length}",
         "size": f"size={file.stat().st_size}",
-        "columns": "frame\tbudget_owner\tcwnd_estimate_bytes\tloss_class",
+        "columns": "frame\tbudget_owner\tcwnd_estimate_bytes\tloss_class\tviolation",
         "rows": "\n".join(ROWS),
     } | changed
     head = "\t".join(said[part] for part in ("name", "version", "frames", "time", "length", "size"))
@@ -286,13 +289,15 @@ def with_sidecar(folder: FilePath, capture: Capture, **changed: str) -> FilePath
     return file
 
 
+_SHOWN = ("budget_owner", "cwnd_estimate", "loss_class", "violation")
+
+
 def sidecar_fields(file: FilePath, *options: str) -> tuple[list[str], list[str]]:
     """The sidecar's facts as tshark shows them, and its lines on standard error."""
-    names = ("frame.number", "iscsitrace.budget_owner", "iscsitrace.cwnd_estimate", "iscsitrace.loss_class")
+    names = ("frame.number", *(f"iscsitrace.{name}" for name in _SHOWN))
     wanted = [part for name in names for part in ("-e", name)]
     command = ["tshark", "-n", "-X", f"lua_script:{wireshark_plugin.PLUGIN}", "-r", str(file), *options]
-    shown_in = ("budget_owner", "cwnd_estimate", "loss_class", "sidecar_refused")
-    command += ["-Y", " || ".join(f"iscsitrace.{name}" for name in shown_in)]
+    command += ["-Y", " || ".join(f"iscsitrace.{name}" for name in (*_SHOWN, "sidecar_refused"))]
     done = subprocess.run([*command, "-T", "fields", *wanted], check=True, capture_output=True, text=True)
     complaints = [line for line in done.stderr.splitlines() if not line.startswith('Running as user "root"')]
     return done.stdout.splitlines(), complaints
@@ -301,6 +306,24 @@ def sidecar_fields(file: FilePath, *options: str) -> tuple[list[str], list[str]]
 @pytest.mark.parametrize("passes", [(), ("-2",)], ids=["one pass", "two passes"])
 def test_a_sidecar_beside_the_capture(passes: tuple[str, ...], plain: Capture, tmp_path: FilePath) -> None:
     assert sidecar_fields(with_sidecar(tmp_path, plain), *passes) == (ROWS, [])
+
+
+def test_frames_with_a_violation_are_marked_and_can_be_filtered(tmp_path: FilePath) -> None:
+    """Three writes with immediate data that was not agreed on: the frames, and texts with a comma whole."""
+    capture = immediate_data(tmp_path, is_agreed=False)
+    assert CliRunner().invoke(main, ["export", "--sidecar", str(capture)]).exit_code == 0
+    text = f"D1: The initiator sent {BYTES} bytes of immediate data although ImmediateData=No was agreed"
+    violations = [row["frame"] for row in iscsitrace.read(capture, tables=["violations"]).violations.rows()]
+    assert len(violations) == 3
+    command = ["tshark", "-n", "-X", f"lua_script:{wireshark_plugin.PLUGIN}", "-r", str(capture)]
+    command += ["-Y", 'iscsitrace.violation contains "D1:"', "-T", "fields", "-e", "frame.number"]
+    done = subprocess.run([*command, "-e", "iscsitrace.violation"], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines() == [f"{frame}\t{text}" for frame in violations]
+
+
+def test_a_text_with_a_comma_is_shown_whole(plain: Capture, tmp_path: FilePath) -> None:
+    file = with_sidecar(tmp_path, plain, rows='3\t\t\t\t"S10: The target used it again, ""so"""')
+    assert sidecar_fields(file)[0] == ['3\t\t\t\tS10: The target used it again, "so"']
 
 
 def test_a_sidecar_given_by_name(plain: Capture, tmp_path: FilePath) -> None:
@@ -321,8 +344,8 @@ def test_a_sidecar_given_by_name(plain: Capture, tmp_path: FilePath) -> None:
         {"length": "first_frame_length=1"},
         {"size": "size=1"},
         {"columns": "frame\tbudget_owner"},
-        {"rows": "\n".join([*ROWS, "4\ttransfer\t\t"])},
-        {"rows": "\n".join([*ROWS, "1000000\ttransfer\t\t"])},
+        {"rows": "\n".join([*ROWS, "4\ttransfer\t\t\t"])},
+        {"rows": "\n".join([*ROWS, "1000000\ttransfer\t\t\t"])},
         {"rows": "\n".join([*ROWS, "7\ttransfer"])},
         {"rows": "\n".join([*ROWS, "\0\xff\n"])},
     ],

@@ -25,7 +25,7 @@ from tests.support.runs import Run, Runs
 from tests.support.tables_by_hand import table
 
 LOSSY = "read --one-way-delay 8ms --rate 320Mbit --loss 1/512 --block-size 256K --queue-depth 4 --bytes 4M --seed 3"
-Facts = dict[int, tuple[str | None, int | None, str | None]]
+Facts = dict[int, tuple[str | None, int | None, str | None, str | None]]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def parts_by_hand(segments: Table, budget: Table) -> dict[int, str]:
     return found
 
 
-def facts_by_hand(segments: Table, budget: Table, window: Table, retransmissions: Table) -> Facts:
+def facts_by_hand(segments: Table, budget: Table, window: Table, retransmissions: Table, violations: Table) -> Facts:
     """The same by a loop over rows, as the sidecar's columns are described."""
     parts = parts_by_hand(segments, budget)
     windows: dict[int, int] = {}
@@ -60,14 +60,20 @@ def facts_by_hand(segments: Table, budget: Table, window: Table, retransmissions
         if row["is_valid"] and row["cwnd_estimate_bytes"] is not None:
             windows[row["frame"]] = max(windows.get(row["frame"], 0), row["cwnd_estimate_bytes"])
     causes = {row["frame"]: row["cause"] for row in retransmissions.rows()}
+    broken: dict[int, str] = {}
+    for row in violations.rows():
+        text = f"S17: The target said ExpDataSN {row['seen']} after {row['expected']} Data-In and R2Ts"
+        before = broken.get(row["frame"], "")
+        broken[row["frame"]] = f"{before}; {text}" if before else text
     found: Facts = {}
-    for frame in sorted({*parts, *windows, *causes}):
-        found[frame] = (parts.get(frame), windows.get(frame), causes.get(frame))
+    for frame in sorted({*parts, *windows, *causes, *broken}):
+        found[frame] = (parts.get(frame), windows.get(frame), causes.get(frame), broken.get(frame))
     return found
 
 
 def facts_of(rows: Table) -> Facts:
-    return {row["frame"]: (row["budget_owner"], row["cwnd_estimate_bytes"], row["loss_class"]) for row in rows.rows()}
+    names = ("budget_owner", "cwnd_estimate_bytes", "loss_class", "violation")
+    return {row["frame"]: (row[names[0]], row[names[1]], row[names[2]], row[names[3]]) for row in rows.rows()}
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -108,11 +114,17 @@ def test_facts_equal_those_of_a_loop_over_rows(seed: int) -> None:
         {"frame": frame, "cause": chance.choice(CATEGORIES["retransmission_cause"])}
         for frame in chance.sample(frames, chance.randrange(6))
     ]
+    # no two of one frame are equal
+    broken = [
+        {"rule": "S17", "side": "target", "connection": 0, "frame": chance.choice(frames), "seen": place, "expected": 9}
+        for place in range(chance.randrange(5))
+    ]
     made = (
         table("segments", *packets),
         table("budget", *budget),
         table("window", *window),
         table("retransmissions", *again),
+        table("violations", *broken),
     )
     assert facts_of(facts(*made)) == facts_by_hand(*made)
 
@@ -152,12 +164,12 @@ def test_the_first_line_identifies_the_capture_as_tshark_shows_it(lossy: Run, wr
         f"first_frame_length={frames[0][2]}",
         f"size={len(lossy.capture().read_bytes())}",
     ]
-    assert written[1] == ["frame", "budget_owner", "cwnd_estimate_bytes", "loss_class"]
+    assert written[1] == ["frame", "budget_owner", "cwnd_estimate_bytes", "loss_class", "violation"]
 
 
 def test_the_lines_equal_the_tables(lossy: Run, written: list[list[str]]) -> None:
     trace = iscsitrace.read(lossy.capture(), tables=sidecar.TABLES)
-    expected = facts_by_hand(trace.segments, trace.budget, trace.window, trace.retransmissions)
+    expected = facts_by_hand(*(trace.table(name) for name in sidecar.TABLES))
     assert [int(line[0]) for line in written[2:]] == sorted(expected)
     lines = {int(line[0]): tuple(line[1:]) for line in written[2:]}
     for frame, known in expected.items():

@@ -81,7 +81,7 @@ def test_what_follows_from_a_status_can_be_null() -> None:
     }
     # a phase is null where one of its two times is
     assert {(column.dtype, column.unit, column.nullable) for column in DERIVED_CYCLE_COLUMNS} == {("int64", "ns", True)}
-    assert [column.name for column in SIDECAR.columns if column.nullable] == ["cwnd_estimate_bytes"]
+    assert [column.name for column in SIDECAR.columns if column.nullable] == ["cwnd_estimate_bytes", "violation"]
 
 
 def test_every_category_has_a_column() -> None:
