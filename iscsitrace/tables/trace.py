@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables.kernel import files as tcp_info_files
-from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES, TAPPED_TABLES, WORDS
+from iscsitrace.tables.schema import (
+    CATEGORIES,
+    DERIVED_TABLES,
+    ON_REQUEST,
+    SCHEMA_VERSION,
+    TABLES,
+    TAPPED_TABLES,
+    WORDS,
+)
 
 if TYPE_CHECKING:
     from iscsitrace.tables.coverage import Coverage

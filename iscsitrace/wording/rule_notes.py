@@ -358,6 +358,12 @@ NOTES: Final = {
         "A SNACK at ErrorRecoveryLevel 0.",
         "A SNACK at ErrorRecoveryLevel 1 for a Data-In with a wrong digest.",
     ),
+    "M9": Note(
+        "a",
+        "The target answers none of them, or rejects them.",
+        "A READ behind a Logout Request for the session.",
+        "Data-Out of a command that was sent before the Logout Request.",
+    ),
     "L1": Note(
         "a",
         "The login fails.",

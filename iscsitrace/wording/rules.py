@@ -27,7 +27,8 @@ class Rule:
     severity: str
     sentence: str
     broken: str
-    """What a violation did, after "The target ", without a full stop; with ``{seen}`` and ``{expected}``."""
+    """What a violation did, after "The target ", without a full stop; with ``{seen}`` and ``{expected}``;
+    ``{seen:key}`` is a login key."""
 
     def did(self, side: str, seen: int | None, expected: int | None) -> str:
         """``The target asked for 28672 bytes in an R2T; MaxBurstLength is 16384``: no full stop, tags in hex."""
@@ -42,7 +43,16 @@ class _Number:
         self._value = value
 
     def __format__(self, spec: str) -> str:
-        return "(unknown)" if self._value is None else format(self._value, spec)
+        if self._value is None:
+            return "(unknown)"
+        return _key(self._value) if spec == "key" else format(self._value, spec)
+
+
+def _key(place: int) -> str:
+    """The login key at a place of the core's list."""
+    from iscsitrace import _core
+
+    return str(_core.login_keys()[place]["name"])
 
 
 @cache

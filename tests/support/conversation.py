@@ -338,6 +338,7 @@ class Actors:
         answer = {
             "TargetPortalGroupTag": "1",
             **shared,
+            **{key: value for key, value in texts.items() if key in shared},
             "MaxRecvDataSegmentLength": str(settings.target_max_recv_data_segment_length),
         }
         isid = bytes([0x80, 0, 0, 1]) + self.number.to_bytes(2, "big")

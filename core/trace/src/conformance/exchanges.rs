@@ -289,7 +289,9 @@ impl Exchanges {
                 let has_reset = self.functions.iter().any(|function| function.code != ABORT_TASK);
                 for OpenTask { tag, cycle, lun, cmd_sn } in ended {
                     let Some(cmd_sn) = cmd_sn.map(SerialNumber) else { continue };
+                    // what an initiator in fault sent, its target may rightly not know
                     let is_doubtful = has_reset
+                        || sight.has_accused(Side::Initiator)
                         || self.managed.contains(&(tag, cycle))
                         || self.doubtful_until.is_some_and(|until| until.is_after(cmd_sn));
                     if exp_cmd_sn.is_after(cmd_sn) && !is_doubtful {

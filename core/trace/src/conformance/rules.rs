@@ -233,14 +233,14 @@ rules! {
         "set the U or O bit with a Residual Count of {seen}";
     D21 "13.1" IT Error
         "A digest is the CRC32C of what it covers."
-        "computed the digests of every PDU of opcode {seen:x} wrongly";
+        "computed every digest of its PDUs of opcode {seen:x} wrongly";
     M1 "11.19" I Error
         "A NOP-In with a Target Transfer Tag is answered."
         "did not answer the NOP-In with Target Transfer Tag {seen:x}, and went on with other PDUs";
     M2 "11.18" T Warning
         "A NOP-Out with an Initiator Task Tag is answered."
         "did not answer the NOP-Out with tag {seen:x}, and went on with other PDUs";
-    M3 "4.2.3.3, 11.6" T Warning
+    M3 "4.2.3.3, 11.6" T Error
         "The tasks that a task management function ends are not answered after its response."
         "went on with the task of tag {seen:x} behind the response of the function that ended it";
     M4 "11.5, 11.6.1" T Error
