@@ -254,7 +254,10 @@ impl<'a> Scope<'a> {
                 events.push(Event { time_ns: from_ns, change: Change::Busy(true), frame: NULL_U64 });
                 events.push(Event { time_ns: to_ns, change: Change::Busy(false), frame: NULL_U64 });
             }
-            for limited in timeline.limited.iter().flatten().filter(|wait| wait.from_ns < wait.to_ns) {
+            let [to_target, to_initiator] = &timeline.limited;
+            // only the initiator waits for R2Ts
+            let to_initiator = to_initiator.iter().filter(|wait| wait.part != budget_part::PROPAGATION);
+            for limited in to_target.iter().chain(to_initiator).filter(|wait| wait.from_ns < wait.to_ns) {
                 events.push(Event {
                     time_ns: limited.from_ns,
                     change: Change::Limited(limited.part, true),

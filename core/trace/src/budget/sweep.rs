@@ -7,7 +7,7 @@
 //! the line is busy           transfer
 //! only statuses are missing  loss_recovery: they were sent, and wait for a retransmission
 //! a sender is limited        unknown, loss_recovery, receive_window, congestion_window, send_buffer, ack_wait
-//! an R2T waits for data      initiator_service, after the RTT to the initiator
+//! an R2T waits for data      initiator_service, after the RTT to the initiator; propagation within a burst, for an RTT
 //! a command is in flight     target_service, after the RTT to the target
 //! an RTT is not known        unknown
 //! within one of these RTTs   propagation
@@ -99,12 +99,16 @@ impl<'a> Sweep<'a> {
         if self.commands.count() == 0 && self.resent.strongest() != in_flight::NONE {
             return (part::LOSS_RECOVERY, OPEN);
         }
-        if let Some((&limited, _)) = LIMITING_PARTS.iter().zip(&self.limited_counts).find(|(_, count)| **count > 0) {
+        let limited = LIMITING_PARTS.iter().zip(&self.limited_counts).find(|(_, count)| **count > 0);
+        let limited = limited.map(|(&limited, _)| limited);
+        if let Some(limited) = limited.filter(|&limited| limited != part::PROPAGATION) {
             return (limited, OPEN);
         }
         let waited_ns = self.waited_ns;
         let left_ns = |deadline: i64| deadline.saturating_sub(waited_ns);
         match (self.commands.waiting(waited_ns), self.think_deadline) {
+            // it sends the data of another R2T, or of this one
+            (Waiting::Initiator, _) if limited.is_some() => (part::PROPAGATION, OPEN),
             (Waiting::Initiator, _) => (part::INITIATOR_SERVICE, OPEN),
             (Waiting::Target, _) => (part::TARGET_SERVICE, OPEN),
             (Waiting::Unmeasured, _) | (Waiting::Nobody, None) => (part::UNKNOWN, OPEN),

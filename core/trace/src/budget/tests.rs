@@ -176,6 +176,26 @@ fn an_r2t_waits_for_the_initiator_and_its_burst_for_the_target() {
 }
 
 #[test]
+fn an_r2t_behind_data_within_an_rtt_does_not_wait_for_the_initiator() {
+    let wait = Limited { from_ns: 150, to_ns: 190, part: part::PROPAGATION, frame: 9, needs_queue: false };
+    // the target's data hold no R2T up
+    for (limited, held_ns) in [([vec![wait], Vec::new()], 18), ([Vec::new(), vec![wait]], 0)] {
+        let mut tables = tables(&[CycleRow { is_read: false, is_write: true, r2t_count: 1, ..read(0, 500) }]);
+        tables.rounds.push(Round { cycle: 0, r2t_ns: 170, data_last_ns: 220, ..Round::default() });
+        fill(&mut tables, &[Timeline { line_busy: [vec![(200, 220)], Vec::new()], limited, ..timeline(0) }]);
+        expect(
+            &tables,
+            &[
+                (part::TRANSFER, 20),
+                (part::PROPAGATION, 160 + 2 + 160 + held_ns),
+                (part::TARGET_SERVICE, 10 + 120),
+                (part::INITIATOR_SERVICE, 28 - held_ns),
+            ],
+        );
+    }
+}
+
+#[test]
 fn an_r2t_may_have_the_time_of_a_burst() {
     let write = CycleRow { is_read: false, is_write: true, r2t_count: 2, ..read(0, 480) };
     let mut near_target = tables(std::slice::from_ref(&write));

@@ -265,6 +265,10 @@ impl TcpConnection {
                 }
                 _ => None,
             },
+            left_of_burst: match &self.content {
+                Content::Iscsi(iscsi) if iscsi.direction(direction) == 0 => iscsi.connection.left_of_burst(),
+                _ => 0,
+            },
             steps: self.halves[direction].order.steps(),
             segment_max: match (self.halves[direction].mss_bytes, opposite.mss_bytes) {
                 (Some(own), Some(others)) => Some(own.min(others)),

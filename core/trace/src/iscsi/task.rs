@@ -497,6 +497,11 @@ impl Task {
         Some(round.remaining)
     }
 
+    /// The same for the burst of its last Data-Out.
+    pub fn left_of_burst(&self) -> Option<u32> {
+        self.remaining_of_burst(self.current_burst)
+    }
+
     /// Notes a data PDU whose header was cut away. True if it was the last that the command expects.
     pub fn assume_data(&mut self, bytes: u32, first: Stamp, last: Stamp, cycles: &mut Cycles) -> bool {
         let row = cycles.row(self.cycle);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// After so many rounds without growth before any loss, a level is not the congestion window, which would have grown: by
 /// at least half a segment a round (CUBIC's Reno-friendly region, RFC 9438 section 4.3). It is the send buffer's.
 const ROUNDS_MAX: u32 = 12;
-/// Far from the sender, where every packet can be a stop, a round counts if its peak had so many segments left of the PDU: all
+/// Far from the sender, where every packet can be a stop, a round counts if its peak had so many segments left to send: all
 /// of a command or burst that is in flight is a level, too. At a stop that was seen, any byte left shows that it is not all.
 const LEFT_MIN: i64 = 3;
 /// Far from the sender a peak is off by several segments, but the mean of so many is not: in as many rounds a congestion
@@ -93,7 +93,7 @@ impl BufferLevel {
     pub fn note(&mut self, stop: &Stop, peak: i64, segment: i64) {
         self.is_judged = true;
         self.has_stop &= stop.flight.pipe <= peak + segment;
-        self.has_stop |= stop.flight.pipe >= peak - segment && stop.left.is_some_and(|left| left > 0);
+        self.has_stop |= stop.flight.pipe >= peak - segment && stop.left_to_send().is_some_and(|left| left > 0);
     }
 
     /// A packet of a sender far from the tap, with more to send: what is in flight is off by up to `slack` bytes.
@@ -101,7 +101,7 @@ impl BufferLevel {
         self.slack = slack;
         let pipe = stop.flight.pipe;
         self.is_judged = true;
-        let has_more = stop.left.is_some_and(|left| left >= LEFT_MIN * segment + 2 * slack);
+        let has_more = stop.left_to_send().is_some_and(|left| left >= LEFT_MIN * segment + 2 * slack);
         if pipe >= self.far_peak {
             // where most is in flight: all that was asked for is a level, too
             (self.far_peak, self.far_has_more) = (pipe, has_more);

@@ -77,15 +77,19 @@ impl CongestionWindow {
         if between.has_ack && between.answer_ns <= patience_ns {
             self.answer_ns += (between.answer_ns - self.answer_ns) / SMOOTHING;
         }
-        let is_held = between.has_ack
+        let may_be_held = between.has_ack
             && between.has_more(&stop)
             && stop.left.is_none_or(|left| left == 0 || left >= 2 * segment)
             && between.is_pause
-            && between.answer_ns <= patience_ns
             && !stop.is_window_limited
             && !self.is_window_full()
             && stop.flight.pipe > 0;
         self.steadiness.stop(stop.flight.pipe, stop.state.is_in_recovery);
+        let is_held = may_be_held && between.answer_ns <= patience_ns;
+        let is_in_burst = stop.left_of_burst > 0 && !stop.is_within_pdu && !stop.state.is_in_recovery;
+        if may_be_held && is_in_burst && between.answer_ns <= 2 * patience_ns {
+            self.steadiness.hold_in_burst(stop.flight.pipe);
+        }
         if !is_held || self.buffer.holds(stop.flight.pipe, segment) {
             return None;
         }
@@ -122,6 +126,12 @@ impl CongestionWindow {
     /// Whether the stops can be those of a congestion window.
     pub fn is_steady(&self) -> bool {
         self.steadiness.is_steady()
+    }
+
+    /// Whether the sender stops between the PDUs of bursts although it has room in the congestion window, if there was no
+    /// recovery so far: its send buffer is full.
+    pub fn has_room(&self) -> bool {
+        self.steadiness.has_fallen()
     }
 
     /// Whether the receiver's window was full in this round or the one before.

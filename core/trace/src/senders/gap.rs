@@ -124,20 +124,20 @@ impl Gap<'_> {
     /// it retransmits with it, else it had more to send. Less than a segment may have waited for Nagle's algorithm.
     pub fn waited_for(&self, answer_ns: i64, is_in_recovery: bool) -> bool {
         let is_again = self.is_retransmission() && is_in_recovery;
-        let is_full = (self.stop.is_within_pdu || !self.has_request) && i64::from(self.seen.length) >= self.segment;
+        let is_full = (self.stop.has_more() || !self.has_request) && i64::from(self.seen.length) >= self.segment;
         self.comes_with(answer_ns) && (is_again || is_full)
     }
 
-    /// Whether the sender certainly had more to send: it stopped within a PDU, or went on with new data that nothing asked for
-    /// in between.
+    /// Whether the sender certainly had more to send: it stopped within a PDU or a burst, or went on with new data that nothing
+    /// asked for in between.
     pub fn has_more(&self) -> bool {
-        self.stop.is_within_pdu || self.seen.class == SegmentClass::New && !self.has_request
+        self.stop.has_more() || self.seen.class == SegmentClass::New && !self.has_request
     }
 
     /// What let the sender go on: a code of `release`.
     pub fn release(&self) -> u8 {
         // a request explains more than the ACK that came with it
-        let is_asked = self.has_request && !self.stop.is_within_pdu;
+        let is_asked = self.has_request && !self.stop.has_more();
         match self.ack() {
             Some(ack) if self.is_answer() && ack.has_opened_window && !ack.is_advance => release::WINDOW_UPDATE,
             Some(ack) if self.is_answer() && ack.is_advance && !is_asked => release::ACKNOWLEDGMENT,
@@ -176,17 +176,30 @@ impl Gap<'_> {
         } else if self.release() == release::ACKNOWLEDGMENT && before.owin > 0 {
             if self.is_window_full() {
                 by(part::RECEIVE_WINDOW)
-            } else if self.is_all_acknowledged() {
+            } else if self.is_all_acknowledged() && self.stop.left_of_burst == 0 {
                 by(part::ACK_WAIT).filter(|_| self.is_small())
             } else {
                 by(self.window())
             }
-        } else if self.is_window_full() && !self.has_request && before.owin > 0 {
+        } else if self.is_window_full() && (!self.has_request || self.stop.has_more()) && before.owin > 0 {
             // what follows was asked for before: it had more to send
             by(part::RECEIVE_WINDOW)
         } else {
             None
         }
+    }
+
+    /// What can have held a sender that nothing else held. Within a PDU, with data in flight, it may have waited for an ACK, which
+    /// takes an RTT. Between the PDUs of a burst its host may have taken its time, but a full socket holds it there, too.
+    pub fn may_be_held(&self) -> Option<Held> {
+        let may_wait = self.stop.state.owin > 0 && self.length_ns() <= self.rtt_ns;
+        let part = if self.stop.is_within_pdu {
+            may_wait.then_some(part::PROPAGATION)
+        } else {
+            let is_possible = self.stop.left_of_burst > 0 && (may_wait || self.released_by_ack().is_some());
+            is_possible.then_some(part::SEND_BUFFER)
+        };
+        part.map(|part| Held { part, needs_queue: false })
     }
 
     /// The same for a sender that certainly had more to send.
@@ -208,11 +221,15 @@ impl Gap<'_> {
         } else if before.owin > 0 && self.is_held_for_ack() {
             Some(part::ACK_WAIT)
         } else {
-            let is_soon = late_ns <= within_ns(self.rtt_ns).max(self.rtt_ns);
-            let window = ack.filter(|ack| ack.is_advance && is_soon).map(|_| self.window());
             // a PDU is whole before it is sent: beyond the sender's own tap the path held the rest of it
-            window.or_else(|| (!self.is_near).then_some(part::PROPAGATION))
+            self.released_by_ack().or_else(|| (!self.is_near).then_some(part::PROPAGATION))
         }
+    }
+
+    /// The window whose room an ACK made, if the sender went on within an RTT of it.
+    fn released_by_ack(&self) -> Option<u8> {
+        let most_ns = within_ns(self.rtt_ns).max(self.rtt_ns);
+        self.ack().filter(|&ack| ack.is_advance && self.since_ns(ack) <= most_ns).map(|_| self.window())
     }
 
     /// Whether Nagle's algorithm held less than a segment back, while an earlier short segment was in flight. It goes out

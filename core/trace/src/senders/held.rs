@@ -12,7 +12,7 @@ use super::timeline::{Limited, Timeline};
 use super::window_scale::WindowScale;
 use crate::tables::{Cycles, NULL_NS, NULL_U64, Senders, budget_part as part};
 
-/// Parts that limit a sender, the strongest first.
+/// Parts that limit a sender, the strongest first. The path is the weakest: data in flight explain a pause of an RTT.
 pub const LIMITING_PARTS: [u8; 7] = [
     part::UNKNOWN,
     part::LOSS_RECOVERY,
@@ -41,8 +41,9 @@ pub struct Spans {
 impl Spans {
     /// Notes a gap. One without a cause that the line explains ends no span, nor is it one of the path.
     pub fn note(&mut self, gap: &Gap<'_>, held: Option<Held>, is_pause: bool) {
-        let is_known = |held: &Held| is_pause || held.part != part::PROPAGATION;
-        let Some(Held { part, needs_queue }) = held.filter(is_known) else {
+        // what is only possible
+        let is_told = |held: &Held| is_pause || !matches!(held.part, part::PROPAGATION | part::SEND_BUFFER);
+        let Some(Held { part, needs_queue }) = held.filter(is_told) else {
             self.is_going_on &= !is_pause;
             return;
         };

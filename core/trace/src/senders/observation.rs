@@ -30,6 +30,8 @@ pub struct Observation {
     /// Bytes that its last PDU still lacks, so that the sender has more to send: 0 if their number is unknown, none
     /// between PDUs and where PDUs are unknown.
     pub left_of_pdu: Option<u32>,
+    /// Bytes that an R2T asked for and that the burst under way lacks behind its last PDU: 0 between bursts.
+    pub left_of_burst: u32,
     /// Acknowledged offset of the opposite stream; none without ACK.
     pub acknowledged: Option<i64>,
     /// The window field, not scaled.

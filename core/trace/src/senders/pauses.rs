@@ -74,7 +74,11 @@ impl Pauses {
         let stop = self.burst.stop;
         self.confirm(&stop, &between, now);
         let estimate = self.cwnd.judge(stop, between, patience_ns, now.segment);
-        self.buffer.set(self.cwnd.is_at_ceiling(), self.place(seen.time_ns));
+        if self.cwnd.has_room() && now.recovery == 0 {
+            self.buffer.find_at_all();
+        } else {
+            self.buffer.set(self.cwnd.is_at_ceiling(), self.place(seen.time_ns));
+        }
         if let Some(estimate) = estimate {
             self.estimate(estimate, &stop, delays, now);
         }

@@ -51,6 +51,13 @@ impl SendBuffer {
         self.spans.push(Span { from: self.level, until: None });
     }
 
+    /// The stops so far were those of the full buffer.
+    pub fn find_at_all(&mut self) {
+        if !self.is_full() {
+            self.spans = vec![Span { from: Place { time_ns: i64::MIN, row: 0 }, until: None }];
+        }
+    }
+
     /// Whether the buffer is full at present.
     pub fn is_full(&self) -> bool {
         self.spans.last().is_some_and(|span| span.until.is_none())

@@ -15,6 +15,8 @@ const ROUNDS: u32 = 2;
 const KEPT_PARTS: (i64, i64) = (9, 10);
 /// So many observations that fit a congestion window come for each that does not.
 const STEADY_MIN: u32 = 3;
+/// Fewer stops far below an earlier flight are too few to be sure.
+const FALLEN_MIN: u32 = 8;
 
 /// What was in flight at the stops of one sender.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -24,6 +26,9 @@ pub struct Steadiness {
     /// Of the stops that a window can have caused, how many came far below that, and how many did not.
     fallen: u32,
     steady: u32,
+    /// The same of the stops between the PDUs of bursts, however late an ACK was answered.
+    fallen_in_burst: u32,
+    steady_in_burst: u32,
     /// The most in flight before the last loss, until it is known what that changed; the most since its recovery, and the
     /// rounds since then.
     before_loss: Option<i64>,
@@ -54,6 +59,12 @@ impl Steadiness {
         *count += 1;
     }
 
+    /// A stop between the PDUs of a burst, which ACKs ended.
+    pub fn hold_in_burst(&mut self, pipe: i64) {
+        let is_fallen = pipe * FALL_PARTS < self.most;
+        *(if is_fallen { &mut self.fallen_in_burst } else { &mut self.steady_in_burst }) += 1;
+    }
+
     /// A round ended.
     pub fn end_round(&mut self, segment: i64) {
         let Some(before) = self.before_loss.filter(|_| self.after_loss > 0) else { return };
@@ -80,6 +91,12 @@ impl Steadiness {
     /// The window may have been reduced.
     pub fn reduce(&mut self) {
         self.most = 0;
+    }
+
+    /// Whether most stops between the PDUs of bursts are far below an earlier flight: something else than the congestion
+    /// window causes them. TCP, which may pace itself, stops anywhere; a full socket stops a host between PDUs.
+    pub fn has_fallen(&self) -> bool {
+        self.fallen_in_burst >= FALLEN_MIN && self.fallen_in_burst > self.steady_in_burst
     }
 
     /// Whether the stops can be those of a congestion window.
@@ -125,6 +142,17 @@ mod tests {
         assert!(is_steady(20, &[20]));
         assert!(is_steady(9, &[9, 9]));
         assert!(after_loss(20, &[20, 20], true).is_steady());
+    }
+
+    #[test]
+    fn a_window_with_room_is_no_congestion_window_where_most_stops_are_far_below_a_flight() {
+        for (low, high, has_fallen) in [(8, 7, true), (8, 8, false), (7, 0, false)] {
+            let mut found = Steadiness::default();
+            found.stop(100, false);
+            (0..low).for_each(|_| found.hold_in_burst(49));
+            (0..high).for_each(|_| found.hold_in_burst(50));
+            assert_eq!(found.has_fallen(), has_fallen);
+        }
     }
 
     #[test]

@@ -21,12 +21,26 @@ pub struct Stop {
     pub is_within_pdu: bool,
     /// Bytes that the PDU lacked: 0 if their number is unknown, none between PDUs and where PDUs are unknown.
     pub left: Option<i64>,
+    /// Bytes that the burst of an R2T lacked behind that PDU: 0 between bursts.
+    pub left_of_burst: i64,
     /// Bytes that the receiver's window had room for; none if the window is unknown.
     pub room: Option<i64>,
     /// Whether that can have been too little: a sender may wait for room for a burst.
     pub is_window_limited: bool,
     /// The end of the last segment that was not full.
     pub small_end: i64,
+}
+
+impl Stop {
+    /// Whether the sender certainly had more to send: the rest of a PDU, or of a burst.
+    pub fn has_more(&self) -> bool {
+        self.is_within_pdu || self.left_of_burst > 0
+    }
+
+    /// Bytes that it certainly had; none if it need not have had any.
+    pub fn left_to_send(&self) -> Option<i64> {
+        self.left.map(|left| left + self.left_of_burst).or((self.left_of_burst > 0).then_some(self.left_of_burst))
+    }
 }
 
 /// The events between the end of a burst and the next packet.
@@ -51,6 +65,6 @@ pub struct Between {
 impl Between {
     /// Whether the sender had more to send at the stop.
     pub fn has_more(&self, stop: &Stop) -> bool {
-        stop.is_within_pdu || (self.is_new && !self.has_request)
+        stop.has_more() || (self.is_new && !self.has_request)
     }
 }

@@ -51,8 +51,8 @@ pub fn stalls(rows: &Recoveries) -> Vec<(i64, i64)> {
         .collect()
 }
 
-/// Adds a wait, in pieces: for the send buffer where that was full and the congestion window seemed to be; for the
-/// congestion window where it seemed to be for a loss, and nothing was lost.
+/// Adds a wait, in pieces: for the send buffer where that was full and the congestion window seemed to be; none where it
+/// needs a full send buffer and there was none; for the congestion window where it seemed to be for a loss, and nothing was lost.
 pub fn push(wait: Limited, full: &[Span], needless: &[(i64, i64)], waits: &mut Vec<Limited>) {
     if wait.part == budget_part::LOSS_RECOVERY {
         let next = needless.partition_point(|&(_, to_ns)| to_ns < wait.from_ns);
@@ -62,12 +62,13 @@ pub fn push(wait: Limited, full: &[Span], needless: &[(i64, i64)], waits: &mut V
         return;
     }
     let mut from_ns = wait.from_ns;
-    if wait.part == budget_part::CONGESTION_WINDOW {
+    let needs_buffer = wait.part == budget_part::SEND_BUFFER;
+    if needs_buffer || wait.part == budget_part::CONGESTION_WINDOW {
         for span in full {
             let until_ns = span.until.map_or(i64::MAX, |until| until.time_ns).min(wait.to_ns);
             let since_ns = span.from.time_ns.max(from_ns);
             if since_ns < until_ns {
-                if from_ns < since_ns {
+                if from_ns < since_ns && !needs_buffer {
                     waits.push(Limited { from_ns, to_ns: since_ns, ..wait });
                 }
                 waits.push(Limited { from_ns: since_ns, to_ns: until_ns, part: budget_part::SEND_BUFFER, ..wait });
@@ -75,7 +76,7 @@ pub fn push(wait: Limited, full: &[Span], needless: &[(i64, i64)], waits: &mut V
             }
         }
     }
-    if from_ns < wait.to_ns || from_ns == wait.from_ns {
+    if !needs_buffer && (from_ns < wait.to_ns || from_ns == wait.from_ns) {
         waits.push(Limited { from_ns, ..wait });
     }
 }
@@ -137,6 +138,10 @@ mod tests {
         assert_eq!(pushed(wait, &[], &[]), [wait]);
         let other = Limited { part: budget_part::RECEIVE_WINDOW, ..wait };
         assert_eq!(pushed(other, &full, &[]), [other]);
+        let possible = Limited { part: buffer, ..wait };
+        let pieces: Vec<_> = pushed(possible, &full, &[]).iter().map(|piece| (piece.from_ns, piece.to_ns)).collect();
+        assert_eq!(pieces, [(10, 15), (20, 30), (45, 50)]);
+        assert_eq!(pushed(possible, &[], &[]), []);
         let none = Limited { to_ns: 10, ..wait };
         assert_eq!(pushed(none, &full, &[]), [none], "a wait of no time");
     }

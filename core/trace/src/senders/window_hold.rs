@@ -221,6 +221,7 @@ mod tests {
                 length: SEGMENT as u32,
                 is_progress: false,
                 left_of_pdu: None,
+                left_of_burst: 0,
                 acknowledged: None,
                 window: WINDOW,
                 window_scale: Some(0),

@@ -103,6 +103,8 @@ pub struct IscsiConnection {
     /// The command or Data-Out with the last header. It counts from its header on, because its answer can be read
     /// before its own last bytes.
     begun: Begun,
+    /// The task whose Data-Out came last.
+    sending: Option<u32>,
     exchanges: Exchanges,
     unclaimed: VecDeque<Unclaimed>,
     descriptions: Descriptions,

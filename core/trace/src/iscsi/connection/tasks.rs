@@ -111,8 +111,16 @@ impl IscsiConnection {
         let cycle = task.cycle;
         let (burst, missing) = task.data_out(bhs, first, &mut context.tables.cycles, &mut context.tables.rounds);
         let size = task.missing_size(&context.tables.cycles);
+        self.sending = bhs.initiator_task_tag();
         self.note_missing(missing, size, first.frame, context);
         Begun::DataOut { cycle, burst }
+    }
+
+    /// Bytes that the burst of an R2T lacks behind the Data-Out that came last: the initiator has them to send.
+    #[inline]
+    pub fn left_of_burst(&self) -> u32 {
+        let task = self.sending.and_then(|tag| self.tasks.get(&tag));
+        task.and_then(|task| task.left_of_burst()).unwrap_or(0)
     }
 
     /// Completes the command or Data-Out, and returns its cycle.

@@ -163,7 +163,7 @@ impl Sender {
         }
         self.begin(seen.offset);
         let has_request = self.pauses.burst.has_request();
-        let has_more = self.pauses.burst.stop.is_within_pdu || !has_request;
+        let has_more = self.pauses.burst.stop.has_more() || !has_request;
         let last_ns = self.pauses.burst.last_ns();
         // near the tap the window that held it is known without its timestamps
         if seen.class == SegmentClass::New && !is_near {
@@ -225,7 +225,7 @@ impl Sender {
         });
         if let Some(gap) = &gap {
             let held = gap.held();
-            self.spans.note(gap, held, is_pause);
+            self.spans.note(gap, held.or_else(|| gap.may_be_held()), is_pause);
             if begins_burst {
                 self.note_full_window(gap, held);
             }
@@ -259,6 +259,7 @@ impl Sender {
             lost: self.board.owin() - self.board.sacked_bytes() - self.state.pipe,
             is_within_pdu,
             left: seen.left_of_pdu.map(i64::from),
+            left_of_burst: i64::from(seen.left_of_burst),
             is_window_limited: is_beyond || room.is_some_and(|(room, window)| room * FREE_PARTS < window),
         };
         self.pauses.stop(stop, delays, segment);

@@ -41,6 +41,7 @@ fn any_observation() -> impl Strategy<Value = Observation> {
                 length,
                 is_progress: false,
                 left_of_pdu: is_within_pdu.then_some(0),
+                left_of_burst: 0,
                 acknowledged,
                 window,
                 window_scale,

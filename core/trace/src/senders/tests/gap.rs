@@ -54,7 +54,7 @@ impl Pause {
     }
 
     fn stop(&self) -> Stop {
-        let Observation { time_ns, length, left_of_pdu, .. } = self.first;
+        let Observation { time_ns, length, left_of_pdu, left_of_burst, .. } = self.first;
         let end = self.first.end();
         Stop {
             time_ns,
@@ -63,15 +63,15 @@ impl Pause {
             flight: InFlight { end, una: end - self.before.owin, ..InFlight::default() },
             is_within_pdu: left_of_pdu.is_some(),
             left: left_of_pdu.map(i64::from),
+            left_of_burst: i64::from(left_of_burst),
             small_end: if i64::from(length) < SEGMENT { end } else { 0 },
             ..Stop::default()
         }
     }
 
-    fn note(&self, spans: &mut Spans) -> u8 {
-        let stop = self.stop();
-        let gap = Gap {
-            stop: &stop,
+    fn gap<'a>(&'a self, stop: &'a Stop) -> Gap<'a> {
+        Gap {
+            stop,
             seen: &self.next,
             has_request: self.request_ns.is_some_and(|time_ns| time_ns <= self.next.time_ns),
             ack: self.after.last_ack,
@@ -83,9 +83,20 @@ impl Pause {
             echo_within_ns: self.echo_within_ns,
             segment: SEGMENT,
             rtt_ns: AWAY_NS,
-        };
+        }
+    }
+
+    fn note(&self, spans: &mut Spans) -> u8 {
+        let stop = self.stop();
+        let gap = self.gap(&stop);
         spans.note(&gap, gap.held(), true);
         gap.release()
+    }
+
+    /// What can have held the sender.
+    fn may_be(&self) -> Option<u8> {
+        let stop = self.stop();
+        self.gap(&stop).may_be_held().map(|held| held.part)
     }
 
     /// What ended the pause, and the part that limited the sender during it.
@@ -456,4 +467,52 @@ fn between_pdus_a_full_window_holds_what_was_asked_for_before() {
     assert_eq!(after(true, false), (OWN_TIME, Some(part::RECEIVE_WINDOW)));
     assert_eq!(after(false, false), (OWN_TIME, None));
     assert_eq!(after(true, true), (REQUEST, None));
+}
+
+/// Between the PDUs of a burst, with an R2T of another command in the pause.
+fn in_burst(change: impl Fn(&mut Pause)) -> Pause {
+    let mut pause = Pause::new();
+    (pause.first.left_of_pdu, pause.first.left_of_burst, pause.request_ns) = (None, 50_000, Some(10 * MS));
+    change(&mut pause);
+    pause
+}
+
+#[test]
+fn between_the_pdus_of_a_burst_a_sender_has_more_to_send() {
+    let cwnd = (ACKNOWLEDGMENT, Some(part::CONGESTION_WINDOW));
+    assert_eq!(in_burst(|_| ()).judge(), cwnd);
+    // data follow the header, which Nagle's algorithm does not hold then
+    let header = |pause: &mut Pause| (pause.next.length, pause.after.owin) = (48, 48);
+    assert_eq!(in_burst(header).judge(), cwnd);
+    assert_eq!(in_burst(|pause| pause.first.left_of_burst = 0).judge(), (REQUEST, None));
+}
+
+#[test]
+fn an_unexplained_pause_within_an_rtt_may_be_the_paths_within_a_pdu_and_a_full_sockets_within_a_burst() {
+    let unanswered = |length_ns: i64| {
+        move |pause: &mut Pause| {
+            pause.after.last_ack = None;
+            pause.next.time_ns = pause.first.time_ns + length_ns;
+        }
+    };
+    for (length_ns, is_possible) in [(AWAY_NS, true), (AWAY_NS + 1, false)] {
+        let mut within = Pause::new();
+        unanswered(length_ns)(&mut within);
+        assert_eq!((within.judge().1, within.may_be()), (None, is_possible.then_some(part::PROPAGATION)));
+        let between = in_burst(unanswered(length_ns));
+        assert_eq!((between.judge().1, between.may_be()), (None, is_possible.then_some(part::SEND_BUFFER)));
+    }
+    let idle = in_burst(|pause| {
+        unanswered(MS)(pause);
+        pause.before.owin = 0;
+    });
+    assert_eq!(idle.may_be(), None);
+    let no_burst = in_burst(|pause| {
+        unanswered(MS)(pause);
+        pause.first.left_of_burst = 0;
+    });
+    assert_eq!(no_burst.may_be(), None, "the initiator answers an R2T");
+    // a pause that an ACK ended within an RTT may be longer
+    let late = in_burst(|pause| pause.next.time_ns = 20 * MS + AWAY_NS);
+    assert_eq!((late.judge().1, late.may_be()), (None, Some(part::SEND_BUFFER)));
 }

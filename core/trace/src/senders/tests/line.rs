@@ -186,6 +186,7 @@ fn observation(time_ns: i64) -> Observation {
         length: 0,
         is_progress: false,
         left_of_pdu: None,
+        left_of_burst: 0,
         acknowledged: None,
         window: 0,
         window_scale: None,

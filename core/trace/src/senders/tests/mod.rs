@@ -73,6 +73,7 @@ impl Conversation {
             length,
             is_progress: false,
             left_of_pdu: None,
+            left_of_burst: 0,
             acknowledged: acks,
             window: self.window,
             window_scale: self.scale,
