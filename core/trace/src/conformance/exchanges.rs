@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::numbers::Numbers;
 use super::rules::{Rule, Side};
+use super::sight::{Ended, Sight};
 use super::tasks::{OpenTask, Tasks};
 use super::violations::Found;
-use super::{Ended, Sight};
 use crate::stream::stamp::Stamp;
 use crate::tables::CycleId;
 

@@ -8,8 +8,8 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::text;
 use serde::{Deserialize, Serialize};
 
-use super::Sight;
 use super::rules::{Rule, Side};
+use super::sight::Sight;
 use super::violations::Found;
 use crate::iscsi::pdu::Pdu;
 use crate::stream::stamp::Stamp;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! rules       the rules, each declared once
+//! sight       what the rules see beside a PDU
 //! violations  the rows that come out, bounded
 //! agreed      the values of the login that decide what is allowed
 //! numbers     CmdSN, StatSN and what acknowledges them
@@ -24,6 +25,7 @@ mod exchanges;
 mod login;
 mod numbers;
 pub mod rules;
+mod sight;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -45,43 +47,13 @@ use exchanges::Exchanges;
 use login::Login;
 use numbers::Numbers;
 use rules::{Rule, Side};
+pub(crate) use sight::Ended;
+use sight::Sight;
 use tasks::Tasks;
 use violations::{Found, Report};
 
 /// The function of task management that moves a task to another connection (RFC 7143 section 11.5.1).
 const TASK_REASSIGN: u8 = 8;
-
-/// What is known of a PDU's surroundings, and where violations go.
-pub(crate) struct Sight<'a> {
-    /// Whether every PDU of the connection was seen, from the first of its login on.
-    is_whole: bool,
-    /// Whether numbers and data may come again: ErrorRecoveryLevel is above 0, or something called for a recovery.
-    is_recovering: bool,
-    agreed: Agreed,
-    connection: u32,
-    report: &'a mut Report,
-    violations: &'a mut Violations,
-    counters: &'a mut Counters,
-}
-
-impl Sight<'_> {
-    #[cold]
-    fn report(&mut self, found: Found) {
-        self.report.add(found, self.connection, self.violations, self.counters);
-    }
-
-    /// Whether a side broke any rule on the connection.
-    fn has_accused(&self, side: Side) -> bool {
-        self.report.has_accused(side)
-    }
-}
-
-/// How a connection ended.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended {
-    /// When the target closed it in order: it had read all that the initiator sent.
-    pub closed_by_target_ns: Option<i64>,
-}
 
 /// The states of the rooms.
 struct Parts<'a> {

@@ -7,13 +7,11 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
-use super::Sight;
 use super::rules::{Rule, Side};
+use super::sight::{SETTLED_NS, Sight};
 use super::violations::Found;
 use crate::stream::stamp::Stamp;
 
-/// A CmdSN that is skipped, or a window that is closed, is judged after this time: what is under way has arrived by then.
-pub(super) const SETTLED_NS: i64 = 1_000_000_000;
 /// After so long without a command, where one came within [`SETTLED_NS`] of the other, an initiator has stopped.
 const STOPPED_NS: i64 = 10 * SETTLED_NS;
 /// CmdSN whose tags are kept.

@@ -10,9 +10,8 @@ use iscsitrace_wire::status::Status;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-use super::Sight;
-use super::numbers::SETTLED_NS;
 use super::rules::{Rule, Side};
+use super::sight::{SETTLED_NS, Sight};
 use super::violations::Found;
 use crate::iscsi::ranges::{DATA, Ranges};
 use crate::stream::stamp::Stamp;

@@ -10,7 +10,6 @@ use iscsitrace_wire::cdb::{self, Operation};
 use iscsitrace_wire::lun;
 use iscsitrace_wire::reject::RejectReason;
 
-use super::breach::TargetRule;
 use super::command::{Command, Handle, Stage};
 use super::ending::Ending;
 use super::fault::{Fault, FaultOperation};
@@ -18,6 +17,7 @@ use super::injection::Candidate;
 use super::log::{TaskEnd, TaskRecord};
 use super::output::{Credit, Damage};
 use super::portal::Portal;
+use super::rule::TargetRule;
 use super::session::{Held, Session};
 use super::window::Turn;
 use crate::application::ConnectionNumber;

@@ -3,12 +3,12 @@
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
 
-use super::breach::TargetRule;
 use super::connection::Phase;
 use super::ending::Ending;
 use super::log::TaskEnd;
 use super::output::{Outgoing, Then};
 use super::portal::Portal;
+use super::rule::TargetRule;
 use crate::application::ConnectionNumber;
 
 /// Responses (RFC 7143 section 11.15.1).

@@ -4,11 +4,11 @@ use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::reject::RejectReason;
 
-use super::breach::TargetRule;
 use super::connection::Deadline;
 use super::ending::Ending;
 use super::output::{Outgoing, Then};
 use super::portal::Portal;
+use super::rule::TargetRule;
 use crate::application::ConnectionNumber;
 
 /// Nanoseconds per second.

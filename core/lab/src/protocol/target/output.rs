@@ -3,9 +3,9 @@
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::serial::SerialNumber;
 
-use super::breach::TargetRule;
 use super::ending::Ending;
 use super::log::PortalLog;
+use super::rule::TargetRule;
 use crate::application::ConnectionNumber;
 use crate::protocol::breach::Breaches;
 use crate::protocol::pdu::{self, Digests};

@@ -7,7 +7,6 @@ use fastrand::Rng;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
-use super::breach::TargetRule;
 use super::command::Handle;
 use super::connection::{Connection, Deadline, Phase};
 use super::delay::Service;
@@ -15,6 +14,7 @@ use super::ending::Ending;
 use super::injection::Faults;
 use super::log::{ConnectionRecord, PortalLog, TaskEnd};
 use super::output::{Credit, Numbers, Outgoing};
+use super::rule::TargetRule;
 use super::session::Session;
 use super::settings::{PortalSettings, R2tOrder};
 use crate::application::{Application, Closed, ConnectionNumber};

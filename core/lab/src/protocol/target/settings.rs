@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::breach::TargetRule;
 use super::delay::{ServiceDelay, ServiceOrder};
 use super::fault::FaultSettings;
+use super::rule::TargetRule;
 use crate::protocol::breach::BreachSettings;
 use crate::protocol::keys::{Digest, Offers};
 use crate::protocol::login::Authentication;

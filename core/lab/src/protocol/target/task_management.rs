@@ -9,11 +9,11 @@ use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
-use super::breach::TargetRule;
 use super::log::TaskEnd;
 use super::management::{Function, Management};
 use super::output::{Credit, Outgoing, Then};
 use super::portal::{Portal, Wake};
+use super::rule::TargetRule;
 use super::session::Held;
 use crate::application::ConnectionNumber;
 use crate::scsi::Reset;

@@ -6,13 +6,13 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::reject::RejectReason;
 use iscsitrace_wire::serial::SerialNumber;
 
-use super::breach::TargetRule;
 use super::command::{Handle, Stage};
 use super::connection::Sink;
 use super::data_out::{Condition, Fit, Piece};
 use super::ending::Ending;
 use super::output::{Credit, Damage, Outgoing, Then};
 use super::portal::Portal;
+use super::rule::TargetRule;
 use super::session::Session;
 use crate::application::ConnectionNumber;
 

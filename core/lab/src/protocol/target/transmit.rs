@@ -5,7 +5,6 @@ use iscsitrace_wire::bhs::{Bhs, BhsBuilder};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
-use super::breach::TargetRule;
 use super::command::Handle;
 use super::connection::{Connection, Phase};
 use super::ending::Ending;
@@ -13,6 +12,7 @@ use super::fault::Fault;
 use super::log::{PortalLog, TaskEnd};
 use super::output::{Credit, Outgoing, StatSn, Then};
 use super::portal::{Portal, TargetNode};
+use super::rule::TargetRule;
 use super::session::Session;
 use super::settings::StatusDelivery;
 use crate::application::ConnectionNumber;

@@ -1,0 +1,42 @@
+//! What the rules see beside a PDU, and where violations go.
+
+use super::agreed::Agreed;
+use super::rules::Side;
+use super::violations::{Found, Report};
+use crate::counters::Counters;
+use crate::tables::Violations;
+
+/// What is skipped, closed or unanswered is judged after this time: what is under way has arrived by then.
+pub(super) const SETTLED_NS: i64 = 1_000_000_000;
+
+/// What is known of a PDU's surroundings, and where violations go.
+pub(super) struct Sight<'a> {
+    /// Whether every PDU of the connection was seen, from the first of its login on.
+    pub(super) is_whole: bool,
+    /// Whether numbers and data may come again: ErrorRecoveryLevel is above 0, or something called for a recovery.
+    pub(super) is_recovering: bool,
+    pub(super) agreed: Agreed,
+    pub(super) connection: u32,
+    pub(super) report: &'a mut Report,
+    pub(super) violations: &'a mut Violations,
+    pub(super) counters: &'a mut Counters,
+}
+
+impl Sight<'_> {
+    #[cold]
+    pub(super) fn report(&mut self, found: Found) {
+        self.report.add(found, self.connection, self.violations, self.counters);
+    }
+
+    /// Whether a side broke any rule on the connection.
+    pub(super) fn has_accused(&self, side: Side) -> bool {
+        self.report.has_accused(side)
+    }
+}
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ended {
+    /// When the target closed it in order: it had read all that the initiator sent.
+    pub closed_by_target_ns: Option<i64>,
+}
