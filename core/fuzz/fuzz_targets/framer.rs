@@ -56,7 +56,7 @@ fuzz_target!(|data: &[u8]| {
         offsets[direction] += advanced as i64;
     }
     let last_ns = frame as i64;
-    content.finish(&Closing { closes_ns: [None; 4], last_ns }, &mut context);
+    content.finish(&Closing { closes_ns: [None; 4], last_ns }, [None; 2], &mut context);
     let Content::Iscsi(iscsi) = &content else { unreachable!("it is iSCSI from the start") };
     for (framer, offset) in iscsi.framers.iter().zip(offsets) {
         assert!(framer.explained_bytes <= offset as u64, "{} of {offset}", framer.explained_bytes);
