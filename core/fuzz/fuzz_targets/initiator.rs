@@ -3,6 +3,7 @@
 #![no_main]
 
 use iscsitrace_lab::application::Closed;
+use iscsitrace_lab::protocol::breach::Breaches;
 use iscsitrace_lab::protocol::initiator::{Command, Direction, Event, NoData, Session, SessionSettings, Timeouts};
 use iscsitrace_lab::protocol::keys::Offers;
 use iscsitrace_lab::protocol::login::InitiatorLoginSettings;
@@ -51,6 +52,7 @@ impl Peer {
             timeouts: Timeouts::default(),
             initial_cmd_sn: u32::MAX - 2,
             challenge_seed: 1,
+            breaches: Breaches::default(),
             is_pdu_log_wanted: false,
         };
         let decoders = [Decoder::new(1 << 24), Decoder::new(1 << 24)];

@@ -69,7 +69,7 @@ impl Receipt {
         if self.received_ns.is_none() && said.is_after(self.number) {
             self.received_ns = Some(at.time_ns);
         }
-        self.received_ns.is_some_and(|received_ns| at.time_ns - received_ns >= for_ns)
+        self.received_ns.is_some_and(|received_ns| at.time_ns.saturating_sub(received_ns) >= for_ns)
     }
 }
 
@@ -388,7 +388,7 @@ impl Exchanges {
     /// The end of the connection.
     pub(super) fn finish(&self, ended: Ended, sight: &mut Sight<'_>) {
         if let (Some(logout), Some(closed_ns)) = (self.logout, ended.closed_by_target_ns)
-            && closed_ns - logout.time_ns >= UNANSWERED_NS
+            && closed_ns.saturating_sub(logout.time_ns) >= UNANSWERED_NS
         {
             sight.report(Found::new(Rule::M5, Side::Target, logout));
         }

@@ -143,7 +143,7 @@ impl Numbers {
         self.tags[cmd_sn.0 as usize % TAGS_KEPT] = Some((cmd_sn, tag));
         self.next_cmd = Some(cmd_sn.next());
         self.immediate = None;
-        self.interval_ns = self.commanded_ns.map(|before_ns| at.time_ns - before_ns);
+        self.interval_ns = self.commanded_ns.map(|before_ns| at.time_ns.saturating_sub(before_ns));
         self.commanded_ns = Some(at.time_ns);
         self.is_frozen = false;
     }
@@ -232,7 +232,9 @@ impl Numbers {
             if self.exp_cmd.is_some_and(|exp| exp.is_after(skipped.number)) {
                 // another connection of the session had it
                 self.skipped = None;
-            } else if self.exp_cmd == Some(skipped.number) && at.time_ns - skipped.at.time_ns >= SETTLED_NS {
+            } else if self.exp_cmd == Some(skipped.number)
+                && at.time_ns.saturating_sub(skipped.at.time_ns) >= SETTLED_NS
+            {
                 let rule = if skipped.is_behind_immediate { Rule::S4 } else { Rule::S1 };
                 let found = Found::new(rule, Side::Initiator, skipped.at);
                 sight.report(found.seen(skipped.next.0, skipped.number.0));
@@ -243,7 +245,7 @@ impl Numbers {
             (self.ignored, self.next_cmd, self.max_cmd, self.commanded_ns)
             && !self.is_frozen
         {
-            let silent_ns = at.time_ns - commanded_ns;
+            let silent_ns = at.time_ns.saturating_sub(commanded_ns);
             let is_closed = next.is_after(max) && silent_ns >= SETTLED_NS;
             // some initiators take such numbers for a window that is closed
             let has_stopped = silent_ns >= STOPPED_NS

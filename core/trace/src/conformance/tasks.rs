@@ -299,7 +299,7 @@ impl Tasks {
         }
         let is_referenced = |burst: &Unfinished| referenced.is_none_or(|referenced| referenced == burst.tag);
         self.unfinished.retain(|burst| {
-            let is_over = is_referenced(burst) && at.time_ns - burst.at.time_ns >= SETTLED_NS;
+            let is_over = is_referenced(burst) && at.time_ns.saturating_sub(burst.at.time_ns) >= SETTLED_NS;
             if is_over {
                 sight.report(Found::new(Rule::D4, Side::Initiator, burst.at).of(burst.tag, burst.cycle));
             }
@@ -313,7 +313,7 @@ impl Tasks {
             return;
         }
         self.unfinished.retain(|burst| {
-            let is_over = now_ns - burst.at.time_ns >= SETTLED_NS;
+            let is_over = now_ns.saturating_sub(burst.at.time_ns) >= SETTLED_NS;
             if is_over {
                 sight.report(Found::new(Rule::D4, Side::Initiator, burst.at).of(burst.tag, burst.cycle));
             }
