@@ -18,6 +18,12 @@ from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 
 
+_DEVICE: Final = Advice(
+    "Find the device on the path that sent the RST: a firewall or load balancer that forgot the connection (an idle or state "
+    "time-out), or an intrusion prevention system. Its TTL, less than 64, 128 or 255, says how many hops away it is."
+)
+
+
 def _lost(history: History) -> Observation | None:
     found = losses(history)
     if not found:
@@ -30,6 +36,10 @@ def _lost(history: History) -> Observation | None:
     ended = [each for each in found if not each.is_recovered and not each.is_like_an_end]
     fact = f"{history.label} lost {_how_long(history, found, worst)}"
     parts = [f"{capital(fact)}.", worst.how(history)]
+    is_of_a_device = worst.end is not None and worst.end.hop_limits is not None
+    if is_of_a_device:
+        # it says whose fault it is not
+        parts.reverse()
     cause = _cause(history, worst)
     if cause:
         rejected = _rejected(history, cause, worst)
@@ -62,6 +72,8 @@ def _lost(history: History) -> Observation | None:
     parts += in_vain_words if worst.is_recovered else []
     refused = [each.status for loss in found for each in loss.rebuilding.logins if each.status and each.status[0] > 1]
     advice = (*CONNECTION_LOST.advice, *login_advice.of(refused)) if refused else None
+    if is_of_a_device:
+        advice = (_DEVICE, *(advice or CONNECTION_LOST.advice)[1:])
     return Observation(
         " ".join(parts),
         [*(cause.frames[:2] if cause else ()), *_frames(found)],
@@ -125,7 +137,7 @@ def _lost_in_part(history: History) -> Observation | None:
     story = " ".join(
         (
             f"{capital(fact)}.",
-            f"The {worst.end.by} {worst.end.verb} it at {history.since_start(worst.end.at_ns)}, without a logout.",
+            f"{worst.end.actor} {worst.end.verb} it at {history.since_start(worst.end.at_ns)}, without a logout.",
             *worst.sentences(history),
         )
     )

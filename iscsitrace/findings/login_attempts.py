@@ -143,21 +143,48 @@ class End:
     """initiator or target."""
     verb: str
     """reset or closed."""
+    hop_limits: tuple[int, int] | None = None
+    """TTL of a RST that a device between them sent in its name, and that of its packets."""
+
+    @property
+    def actor(self) -> str:
+        """Who ended it, as the subject of a sentence."""
+        return "A device between the hosts" if self.hop_limits else f"The {self.by}"
+
+    @property
+    def proof(self) -> str:
+        """Why it was a device between them, behind a sentence; else empty."""
+        if self.hop_limits is None:
+            return ""
+        own, others = self.hop_limits
+        return f": the RST has TTL {own}, the packets of the {self.by} have {others}, and the {self.by} went on sending"
 
     @property
     def side(self) -> str:
         """Whose side it points to: a RST may come from a hop between them."""
+        if self.hop_limits:
+            return "a device between the hosts"
         return f"the {self.by} or a firewall" if self.verb == "reset" else f"the {self.by}"
 
 
 def end_of(connection: Row, until_ns: int | None = None) -> End | None:
     """How a connection ended, up to a time; None where nobody closed it."""
     ends = [
-        End(connection[f"{column}_ns"], connection[f"{column}_frame"], by, verb)
+        End(connection[f"{column}_ns"], connection[f"{column}_frame"], by, verb, _of_a_device(connection, column))
         for column, by, verb in ENDS
         if connection[f"{column}_ns"] is not None and (until_ns is None or connection[f"{column}_ns"] <= until_ns)
     ]
     return min(ends, key=lambda end: end.at_ns, default=None)
+
+
+def _of_a_device(connection: Row, column: str) -> tuple[int, int] | None:
+    """The TTL of a RST and of other packets of its sender, where they differ and those came after it, too."""
+    what, _, direction = column.partition("_")
+    if what != "rst" or connection[f"{column}_ns"] is None:
+        return None
+    own, others = connection[f"rst_hop_limit_{direction}"], connection[f"hop_limit_{direction}"]
+    went_on = (connection[f"time_last_{direction}_ns"] or 0) > connection[f"{column}_ns"]
+    return (own, others) if None not in (own, others) and own != others and went_on else None
 
 
 def _of_status(row: Row) -> str:

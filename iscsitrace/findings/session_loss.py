@@ -111,7 +111,7 @@ class Loss:
         if self.unanswered and self.from_ns < self.lost_ns:
             first = "an unanswered NOP" if self.unanswered.what == "NOP" else "the first unanswered retransmission"
             why = f", {wording.time(self.lost_ns - self.from_ns)} after {first}"
-        return f"The {self.end.by} {self.end.verb} the connection at {when}{why}."
+        return f"{self.end.actor} {self.end.verb} the connection at {when}{why}{self.end.proof}."
 
     @property
     def side(self) -> str | None:

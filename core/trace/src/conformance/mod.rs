@@ -127,7 +127,8 @@ impl Judge {
         let sight = Sight {
             is_whole: *is_whole,
             is_recovering,
-            agreed: *agreed,
+            is_idle: tasks.is_empty(),
+            agreed,
             connection: around.connection,
             report,
             violations,

@@ -222,6 +222,14 @@ impl Numbers {
         }
         if self.exp_cmd_max.is_none_or(|(said, _)| exp.is_after(said)) {
             self.exp_cmd_max = Some((exp, at));
+            if let Some(next) = self.next_cmd
+                && sight.is_whole
+                && sight.agreed.is_alone
+                && exp.is_after(next)
+            {
+                sight.report(found(Rule::S5, exp, next));
+                self.exp_cmd_max = None;
+            }
         }
         self.settle(at, sight);
     }
@@ -241,21 +249,25 @@ impl Numbers {
                 self.skipped = None;
             }
         }
-        if let (Some(ignored), Some(next), Some(max), Some(commanded_ns)) =
-            (self.ignored, self.next_cmd, self.max_cmd, self.commanded_ns)
+        if let (Some(next), Some(max), Some(commanded_ns)) = (self.next_cmd, self.max_cmd, self.commanded_ns)
             && !self.is_frozen
+            && (self.ignored.is_some() || next.is_after(max))
         {
             let silent_ns = at.time_ns.saturating_sub(commanded_ns);
-            let is_closed = next.is_after(max) && silent_ns >= SETTLED_NS;
-            // some initiators take such numbers for a window that is closed
-            let has_stopped = silent_ns >= STOPPED_NS
-                && ignored.time_ns >= commanded_ns
-                && self.interval_ns.is_some_and(|interval_ns| interval_ns <= SETTLED_NS);
-            if !is_closed && !has_stopped {
-                return;
+            let is_closed = next.is_after(max);
+            let is_busy = self.interval_ns.is_some_and(|interval_ns| interval_ns <= SETTLED_NS);
+            let by = match self.ignored {
+                Some(ignored) if is_closed && silent_ns >= SETTLED_NS => Some(ignored),
+                // some initiators take such numbers for a window that is closed
+                Some(ignored) if silent_ns >= STOPPED_NS && ignored.time_ns >= commanded_ns && is_busy => Some(ignored),
+                // the target has no task that it could be busy with
+                _ if is_closed && silent_ns >= STOPPED_NS && sight.is_idle && sight.is_whole => Some(at),
+                _ => None,
+            };
+            if let Some(by) = by {
+                self.is_frozen = true;
+                sight.report(Found::new(Rule::S8, Side::Target, by).seen(next.0, max.0));
             }
-            self.is_frozen = true;
-            sight.report(Found::new(Rule::S8, Side::Target, ignored).seen(next.0, max.0));
         }
     }
 

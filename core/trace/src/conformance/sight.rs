@@ -15,7 +15,9 @@ pub(super) struct Sight<'a> {
     pub(super) is_whole: bool,
     /// Whether numbers and data may come again: ErrorRecoveryLevel is above 0, or something called for a recovery.
     pub(super) is_recovering: bool,
-    pub(super) agreed: Agreed,
+    /// Whether no task of the connection is open.
+    pub(super) is_idle: bool,
+    pub(super) agreed: &'a Agreed,
     pub(super) connection: u32,
     pub(super) report: &'a mut Report,
     pub(super) violations: &'a mut Violations,

@@ -23,6 +23,8 @@ const OPEN_MAX: usize = 1 << 16;
 const ROUNDS_MAX: usize = 256;
 /// Ended tasks whose tags are kept: what was under way for them may still come.
 const ENDED_KEPT: usize = 64;
+/// Ended tasks whose memory is kept.
+const SPARE_MAX: usize = 8;
 /// Bursts without F that are kept.
 const UNFINISHED_MAX: usize = 64;
 
@@ -97,8 +99,12 @@ enum End {
 
 /// The commands of a connection since the last hole.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[allow(clippy::vec_box, reason = "the boxes go back into the table of open tasks")]
 pub(super) struct Tasks {
     open: FxHashMap<u32, Box<Task>>,
+    /// The memory of ended tasks, for others.
+    #[serde(skip)]
+    spare: Vec<Box<Task>>,
     ended: VecDeque<(u32, End)>,
     unfinished: Vec<Unfinished>,
 }
@@ -119,6 +125,11 @@ fn add(bytes: &mut Ranges, offset: u32, length: u32) -> u64 {
 }
 
 impl Tasks {
+    /// Whether no task is open.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     /// The open tasks, in any order.
     pub(super) fn open_tasks(&self) -> impl Iterator<Item = OpenTask> {
         self.open.iter().map(|(&tag, task)| OpenTask { tag, cycle: task.cycle, lun: task.lun, cmd_sn: task.cmd_sn })
@@ -136,12 +147,14 @@ impl Tasks {
         };
         let found = |rule| Found::new(rule, Side::Initiator, at).of(tag, cycle);
         let cmd_sn = bhs.cmd_sn().map(|number| number.0);
+        let mut is_again = false;
         if let Some(open) = self.open.get(&tag) {
             if open.cmd_sn == cmd_sn {
                 // a retry
                 return;
             }
-            if !open.is_in_doubt {
+            is_again = !open.is_in_doubt;
+            if is_again {
                 sight.report(found(Rule::T1).only_seen(tag));
             }
         }
@@ -167,7 +180,8 @@ impl Tasks {
             next_offset: 0,
             asked_end: 0,
             rounds: Vec::new(),
-            is_in_doubt: false,
+            // its answers may be those of the first
+            is_in_doubt: is_again,
         };
         if immediate > 0 && is_write {
             task.bytes.add(0, i64::from(immediate), &DATA);
@@ -180,7 +194,14 @@ impl Tasks {
         }
         task.judge_first_burst(tag, at, sight);
         if self.open.len() < OPEN_MAX {
-            self.open.insert(tag, Box::new(task));
+            let place = match self.spare.pop() {
+                Some(mut place) => {
+                    *place = task;
+                    place
+                }
+                None => Box::new(task),
+            };
+            self.open.insert(tag, place);
         }
     }
 
@@ -275,6 +296,9 @@ impl Tasks {
         let Some(task) = self.open.remove(&tag) else { return };
         task.judge_end(bhs, tag, at, sight);
         self.note_ended(tag, if task.is_in_doubt { End::Doubtful } else { End::Status });
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(task);
+        }
         if let Some(place) = self.unfinished.iter().position(|burst| burst.tag == tag) {
             // the target did without the F bit
             let burst = self.unfinished.swap_remove(place);

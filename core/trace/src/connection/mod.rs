@@ -191,6 +191,9 @@ impl TcpConnection {
         half.order.step(segment);
         if flags.is_rst() {
             half.rst.get_or_insert(Stamp { time_ns, frame });
+            half.rst_hop_limit.get_or_insert(segment.hop_limit);
+        } else {
+            half.note_hop_limit(segment.hop_limit);
         }
         self.has_timestamps |= has_timestamps(segment.options);
         if let Some(acknowledged) = acknowledged.filter(|_| !is_early) {

@@ -150,6 +150,8 @@ impl TcpConnection {
             fin_to_target_frame fin_to_initiator_frame = |half| half.fin.map_or(NULL_U64, |fin| fin.frame);
             rst_to_target_ns rst_to_initiator_ns = |half| half.rst.map_or(NULL_NS, |rst| rst.time_ns);
             rst_to_target_frame rst_to_initiator_frame = |half| half.rst.map_or(NULL_U64, |rst| rst.frame);
+            rst_hop_limit_to_target rst_hop_limit_to_initiator = |half| half.rst_hop_limit.map_or(NULL_U16, u16::from);
+            hop_limit_to_target hop_limit_to_initiator = |half| half.hop_limit().map_or(NULL_U16, u16::from);
             time_last_to_target_ns time_last_to_initiator_ns = |half| half.time_last_ns;
             data_last_to_target_ns data_last_to_initiator_ns = |half| half.data_last_ns;
             is_dont_fragment_to_target is_dont_fragment_to_initiator =

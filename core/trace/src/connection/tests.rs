@@ -8,6 +8,7 @@ use crate::iscsi::connection::IscsiConnection;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::framer::Framer;
 use crate::iscsi::session::SessionEnd;
+use crate::tables::NULL_U16;
 use crate::tables::{Connection, NULL_U64};
 
 const MS: i64 = 1_000_000;
@@ -275,6 +276,8 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         fin_to_target_frame: 18,
         rst_to_target_ns: NULL_NS,
         rst_to_target_frame: NULL_U64,
+        rst_hop_limit_to_target: NULL_U16,
+        hop_limit_to_target: 64,
         time_last_to_target_ns: 133 * MS,
         // the packet at 53 ms repeats bytes
         data_last_to_target_ns: 52 * MS,
@@ -301,6 +304,8 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         fin_to_initiator_frame: NULL_U64,
         rst_to_initiator_ns: 132 * MS,
         rst_to_initiator_frame: 19,
+        rst_hop_limit_to_initiator: 64,
+        hop_limit_to_initiator: 64,
         time_last_to_initiator_ns: 132 * MS,
         data_last_to_initiator_ns: 98 * MS,
         is_dont_fragment_to_initiator: false,

@@ -58,6 +58,12 @@ pub struct Half {
     pub fin: Option<Stamp>,
     /// Its first RST.
     pub rst: Option<Stamp>,
+    /// The TTL, or hop limit, of that.
+    pub rst_hop_limit: Option<u8>,
+    /// The TTL, or hop limit, of its other packets.
+    hop_limit: Option<u8>,
+    /// Whether that changes: by another way, or in a gateway of several machines.
+    has_hop_limits: bool,
     /// Capture time of its last packet; `NULL_NS` before the first.
     pub time_last_ns: i64,
     /// Capture time of its last packet with new payload; `NULL_NS` before the first.
@@ -110,6 +116,17 @@ impl Half {
             reordered_late_max_ns: NULL_NS,
             ..Self::default()
         }
+    }
+
+    /// Notes the TTL, or hop limit, of a packet without RST.
+    #[inline]
+    pub fn note_hop_limit(&mut self, hop_limit: u8) {
+        self.has_hop_limits |= self.hop_limit.replace(hop_limit).is_some_and(|before| before != hop_limit);
+    }
+
+    /// The TTL, or hop limit, of all its packets without RST.
+    pub fn hop_limit(&self) -> Option<u8> {
+        self.hop_limit.filter(|_| !self.has_hop_limits)
     }
 
     /// Sets the sequence number of offset 0, if it is not known yet.

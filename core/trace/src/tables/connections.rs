@@ -74,6 +74,10 @@ table! {
         rst_to_target_ns: i64 [ns] = null => kept;
         /// to target: frame of the first RST
         rst_to_target_frame: u64 = null => kept;
+        /// to target: TTL, or hop limit, of the first RST
+        rst_hop_limit_to_target: u16 = null => kept;
+        /// to target: TTL, or hop limit, of the packets without RST; null where it changes
+        hop_limit_to_target: u16 = null => kept;
         /// to target: capture time of the last packet
         time_last_to_target_ns: i64 [ns] = null => kept;
         /// to target: capture time of the last packet with payload that no packet had carried before
@@ -124,6 +128,10 @@ table! {
         rst_to_initiator_ns: i64 [ns] = null => kept;
         /// to initiator: frame of the first RST
         rst_to_initiator_frame: u64 = null => kept;
+        /// to initiator: TTL, or hop limit, of the first RST
+        rst_hop_limit_to_initiator: u16 = null => kept;
+        /// to initiator: TTL, or hop limit, of the packets without RST; null where it changes
+        hop_limit_to_initiator: u16 = null => kept;
         /// to initiator: capture time of the last packet
         time_last_to_initiator_ns: i64 [ns] = null => kept;
         /// to initiator: capture time of the last packet with payload that no packet had carried before
