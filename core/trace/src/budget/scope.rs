@@ -256,7 +256,7 @@ impl<'a> Scope<'a> {
             }
             let [to_target, to_initiator] = &timeline.limited;
             // only the initiator waits for R2Ts
-            let to_initiator = to_initiator.iter().filter(|wait| wait.part != budget_part::PROPAGATION);
+            let to_initiator = to_initiator.iter().filter(|wait| wait.part != budget_part::INITIATOR_SERVICE);
             for limited in to_target.iter().chain(to_initiator).filter(|wait| wait.from_ns < wait.to_ns) {
                 events.push(Event {
                     time_ns: limited.from_ns,

@@ -7,7 +7,7 @@
 //! the line is busy           transfer
 //! only statuses are missing  loss_recovery: they were sent, and wait for a retransmission
 //! a sender is limited        unknown, loss_recovery, receive_window, congestion_window, send_buffer, ack_wait
-//! an R2T waits for data      initiator_service, after the RTT to the initiator; propagation within a burst, for an RTT
+//! an R2T waits for data      initiator_service, after the RTT to the initiator; propagation within a PDU
 //! a command is in flight     target_service, after the RTT to the target
 //! an RTT is not known        unknown
 //! within one of these RTTs   propagation
@@ -101,7 +101,7 @@ impl<'a> Sweep<'a> {
         }
         let limited = LIMITING_PARTS.iter().zip(&self.limited_counts).find(|(_, count)| **count > 0);
         let limited = limited.map(|(&limited, _)| limited);
-        if let Some(limited) = limited.filter(|&limited| limited != part::PROPAGATION) {
+        if let Some(limited) = limited.filter(|&limited| limited != part::INITIATOR_SERVICE) {
             return (limited, OPEN);
         }
         let waited_ns = self.waited_ns;

@@ -177,7 +177,7 @@ fn an_r2t_waits_for_the_initiator_and_its_burst_for_the_target() {
 
 #[test]
 fn an_r2t_behind_data_within_an_rtt_does_not_wait_for_the_initiator() {
-    let wait = Limited { from_ns: 150, to_ns: 190, part: part::PROPAGATION, frame: 9, needs_queue: false };
+    let wait = Limited { from_ns: 150, to_ns: 190, part: part::INITIATOR_SERVICE, frame: 9, needs_queue: false };
     // the target's data hold no R2T up
     for (limited, held_ns) in [([vec![wait], Vec::new()], 18), ([Vec::new(), vec![wait]], 0)] {
         let mut tables = tables(&[CycleRow { is_read: false, is_write: true, r2t_count: 1, ..read(0, 500) }]);

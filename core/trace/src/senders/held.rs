@@ -12,8 +12,9 @@ use super::timeline::{Limited, Timeline};
 use super::window_scale::WindowScale;
 use crate::tables::{Cycles, NULL_NS, NULL_U64, Senders, budget_part as part};
 
-/// Parts that limit a sender, the strongest first. The path is the weakest: data in flight explain a pause of an RTT.
-pub const LIMITING_PARTS: [u8; 7] = [
+/// Parts that limit a sender, the strongest first. The last is a pause within a PDU, in which no R2T waits for the
+/// initiator's service: the path has the time then.
+pub const LIMITING_PARTS: [u8; 8] = [
     part::UNKNOWN,
     part::LOSS_RECOVERY,
     part::RECEIVE_WINDOW,
@@ -21,6 +22,7 @@ pub const LIMITING_PARTS: [u8; 7] = [
     part::SEND_BUFFER,
     part::ACK_WAIT,
     part::PROPAGATION,
+    part::INITIATOR_SERVICE,
 ];
 
 /// A span; with the inferred window scale that it depends on, if it depends on one.
@@ -41,9 +43,8 @@ pub struct Spans {
 impl Spans {
     /// Notes a gap. One without a cause that the line explains ends no span, nor is it one of the path.
     pub fn note(&mut self, gap: &Gap<'_>, held: Option<Held>, is_pause: bool) {
-        // what is only possible
-        let is_told = |held: &Held| is_pause || !matches!(held.part, part::PROPAGATION | part::SEND_BUFFER);
-        let Some(Held { part, needs_queue }) = held.filter(is_told) else {
+        let is_known = |held: &Held| is_pause || !matches!(held.part, part::PROPAGATION | part::SEND_BUFFER);
+        let Some(Held { part, needs_queue }) = held.filter(is_known) else {
             self.is_going_on &= !is_pause;
             return;
         };

@@ -297,7 +297,10 @@ impl SenderPair {
         let sender = &self.senders[direction];
         let (mut held, needless) = waits::recoveries(&self.rows.recoveries, direction == 0);
         let has_queue = self.load.has_queue(direction, self.round_trip_ns());
-        for wait in sender.held().filter(|wait| has_queue || wait.part != budget_part::PROPAGATION) {
+        for mut wait in sender.held() {
+            if wait.part == budget_part::PROPAGATION && !has_queue {
+                wait.part = budget_part::INITIATOR_SERVICE;
+            }
             waits::push(wait, sender.send_buffer(), &needless, &mut held);
         }
         held.extend(self.flights[direction].unknown());
