@@ -50,6 +50,7 @@ SORTS: Final = (
     Sort("logout", "iSCSI", ("logout",)),
     Sort("NOP timeout", "iSCSI", ("nop_timeout",)),
     Sort("Reject, Async Message, digest error", "iSCSI", ("reject", "async_message", "digest_error"), False),
+    Sort("RFC 7143 broken", "iSCSI", ("protocol_violation",)),
     Sort("abort or reset", "SCSI", ("task_management",)),
     Sort(
         "bad status",

@@ -143,7 +143,7 @@ def test_a_recorded_slow_unmap() -> None:
     assert headline
     assert headline.name == "slow_operation"
     assert "UNMAP typically took 635.4 ms, at most 650.9 ms" in headline.text
-    assert "and 8 that came in the meantime took up to 643.8 ms" in headline.text
+    assert "but 8 issued meanwhile took up to 643.8 ms" in headline.text
     assert "slow_target" not in diagnosis.found
 
 

@@ -311,7 +311,7 @@ def test_drops_because_of_a_slow_reader_are_reported(url: str, veth: Network, tm
     count = counts(said.strip().splitlines()[-1])
     assert code == 1
     assert count["dropped"] > 1000
-    assert f"{count['dropped']} in all" in said
+    assert f"{count['dropped']} in total" in said
     assert count["seen"] >= count["dropped"] + count["written"]
 
 

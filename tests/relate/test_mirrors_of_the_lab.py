@@ -250,7 +250,7 @@ def test_the_finding(runs: Runs) -> None:
         assert (finding.rank, finding.severity, finding.leads) == ("limit", "info", True)
         assert finding.share == pytest.approx(min(sum(skews) / opinion.jobs_ns, 1), rel=0.01)
         assert "session 1" in finding.text
-        assert "it acknowledged 16 of 16 writes last" in finding.text
+        assert "It acknowledged 16 of 16 writes last" in finding.text
         assert finding.display_filter
         assert "mdadm" in " ".join(finding.advice)
     assert near.headline.text.startswith(

@@ -295,7 +295,7 @@ def test_a_computed_table_is_a_property_and_asks_for_what_it_needs(monkeypatch: 
     calls = given_core(monkeypatch)
     trace = iscsitrace.read("a.pcap", tables=["events"])
     # the kernel's counters bound the breakdown
-    assert calls[0]["tables"] == ["budget", "recoveries", "retransmissions", "tcp_info"]
+    assert calls[0]["tables"] == ["budget", "recoveries", "retransmissions", "tcp_info", "violations"]
     assert trace.events is trace.table("events")
     assert trace.row_count("events") == len(trace.events) > 0
     # two holes, and a command without a status

@@ -85,7 +85,7 @@ def test_losses_have_their_place() -> None:
 def test_a_queue_in_one_direction_is_an_asymmetric_path() -> None:
     found = [each.text for each in places.findings(named("34_shared_line")) if each.name == "asymmetric_path"]
     assert len(found) == 1
-    assert "packets to the initiator take 102" in found[0]
+    assert "take 102.5 ms to the initiator" in found[0]
 
 
 def test_clocks_that_are_not_compared_show_no_asymmetry() -> None:

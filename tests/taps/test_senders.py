@@ -251,7 +251,7 @@ def tapped(folder: Path, far: Fault, near: Fault | None = None, **options: Any) 
         name: with_fault(folder / f"{side}.pcapng", folder / f"{name}.pcapng", fault)
         for name, side, fault in (("near", "initiator", near or Fault()), ("far", "target", far))
     }
-    return read_taps(made, tables=(*TABLES, "flights", "budget"), **options)
+    return read_taps(made, tables=(*TABLES, "flights", "budget", "violations"), **options)
 
 
 def same(joined: Trace, alone: Trace) -> bool:

@@ -129,7 +129,7 @@ rules! {
     S11 "4.2.2.2" T Warning
         "An R2T, a NOP-In of the target's own and a Data-In without status use up no StatSN."
         "sent StatSN {seen} where {expected} was next: it counted PDUs without status";
-    S12 "4.2.2.2" I Warning
+    S12 "4.2.2.2" I Info
         "ExpStatSN never falls, and is at most one more than the last StatSN that was sent."
         "said ExpStatSN {seen}, where {expected} was due";
     S13 "4.2.2.2" I Info

@@ -189,8 +189,9 @@ impl Gap<'_> {
         }
     }
 
-    /// What can have held a sender that nothing else held. Within a PDU, with data in flight, it may have waited for an ACK, which
-    /// takes an RTT; beside it such a pause is its host's, or what held it shows. Between the PDUs of a burst its host may have taken its time, but a full socket holds it there, too.
+    /// What can have held a sender that nothing else held. Within a PDU, with data in flight, it may have waited for an ACK,
+    /// which takes an RTT; beside it such a pause is its host's, or what held it shows. Between the PDUs of a burst its host
+    /// may have taken its time, but a full socket holds it there, too.
     pub fn may_be_held(&self) -> Option<Held> {
         let may_wait = self.stop.state.owin > 0 && self.length_ns() <= self.rtt_ns;
         let part = if self.stop.is_within_pdu {

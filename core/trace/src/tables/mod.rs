@@ -348,7 +348,7 @@ mod tests {
             columns.collect::<Vec<_>>()
         };
         let to_target = of("_to_target", "to target: ");
-        assert_eq!(to_target.len(), 25);
+        assert_eq!(to_target.len(), 27);
         assert_eq!(to_target, of("_to_initiator", "to initiator: "));
     }
 

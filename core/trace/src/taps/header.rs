@@ -68,7 +68,7 @@ impl Header {
         header
     }
 
-    /// Whether it is a SYN-ACK that settles that both sides report by SACK (RFC 2018, section 2).
+    /// Whether it is a SYN-ACK that settles that both sides report by SACK (RFC 2018).
     #[inline]
     pub(super) fn settles_sack(&self) -> bool {
         self.is_sack_permitted && self.flags.is_syn() && self.flags.is_ack()

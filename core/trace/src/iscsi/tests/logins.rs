@@ -118,6 +118,8 @@ fn a_connection_counts_its_packets_bytes_and_pdus() {
         captured_bytes_to_target: 2 * 48 + 100 + 52,
         explained_bytes_to_target: 2 * 48 + 100 + 52,
         pdu_count_to_target: 2,
+        hop_limit_to_target: 64,
+        hop_limit_to_initiator: 64,
         time_last_to_initiator_ns: at(11),
         data_last_to_initiator_ns: at(11),
         is_dont_fragment_to_initiator: true,
