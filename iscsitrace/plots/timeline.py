@@ -49,8 +49,12 @@ SORTS: Final = (
     Sort("login failed", "iSCSI", ("login_refused", "login_unfinished", "key_mismatch")),
     Sort("logout", "iSCSI", ("logout",)),
     Sort("NOP timeout", "iSCSI", ("nop_timeout",)),
-    Sort("Reject, Async Message, digest error", "iSCSI", ("reject", "async_message", "digest_error"), False),
-    Sort("RFC 7143 broken", "iSCSI", ("protocol_violation",)),
+    Sort(
+        "Reject, Async Message, digest error, broken rule",
+        "iSCSI",
+        ("reject", "async_message", "digest_error", "protocol_violation"),
+        is_shown_as_info=False,
+    ),
     Sort("abort or reset", "SCSI", ("task_management",)),
     Sort(
         "bad status",

@@ -30,7 +30,7 @@ _COLUMNS = (
         for name, unit in (
             *(("fin", "_ns"), ("fin", "_frame"), ("rst", "_ns"), ("rst", "_frame"), ("time_last", "_ns")),
             *(("data_last", "_ns"), ("retransmitted_packets", ""), ("retransmitted_syns", ""), ("gap_bytes", "")),
-            *(("pdu_count", ""), ("missing_pdu_count", "")),
+            *(("pdu_count", ""), ("missing_pdu_count", ""), ("hop_limit", ""), ("rst_hop_limit", "")),
         )
     ),
 )
