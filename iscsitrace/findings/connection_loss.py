@@ -17,10 +17,10 @@ from iscsitrace.measure.violations import Violated
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 
-
 _DEVICE: Final = Advice(
-    "Find the device on the path that sent the RST: a firewall or load balancer that forgot the connection (an idle or state "
-    "time-out), or an intrusion prevention system. Its TTL, less than 64, 128 or 255, says how many hops away it is."
+    "Find the device on the path that sent the RST: a firewall or load balancer that forgot the connection (an idle or "
+    "state time-out), or an intrusion prevention system. Its TTL, less than 64, 128 or 255, says how many hops away it "
+    "is."
 )
 
 
