@@ -6,6 +6,7 @@
 //! opcode  the 18 PDU types of RFC 7143
 //! bhs     the 48-byte basic header segment, view and builder
 //! reject  the reasons of a Reject; login_status  the status of a Login Response
+//! management  codes of task management and logouts that decide what ends
 //! lun     the 8 bytes of a LUN <-> its number
 //! text    key=value pairs of Login and Text PDUs; key: how their values are negotiated
 //! cdb     SCSI command descriptor blocks; cdb::commands  what every operation code means
@@ -27,6 +28,7 @@ pub mod frame;
 pub mod key;
 pub mod login_status;
 pub mod lun;
+pub mod management;
 pub mod opcode;
 pub mod parameter_data;
 pub mod reject;

@@ -5,6 +5,9 @@
 //! at the mere end of a capture.
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
+use iscsitrace_wire::management::{
+    ABORT_TASK, CLOSE_CONNECTION, CLOSE_SESSION, FUNCTION_COMPLETE, TASK_DOES_NOT_EXIST,
+};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::reject::RejectReason;
 use iscsitrace_wire::serial::SerialNumber;
@@ -26,18 +29,10 @@ const KEPT: usize = 64;
 /// Tasks that a function ended: as many as a reset may end at once.
 const MANAGED_KEPT: usize = 1 << 10;
 
-/// Functions of task management (RFC 7143 section 11.5.1).
-const ABORT_TASK: u8 = 1;
 /// Functions for the tasks of a logical unit: ABORT TASK SET, CLEAR TASK SET, LOGICAL UNIT RESET.
 const OF_UNIT: [u8; 3] = [2, 4, 5];
 /// Functions for all tasks: TARGET WARM RESET, TARGET COLD RESET.
 const OF_TARGET: [u8; 2] = [6, 7];
-/// Responses of task management (RFC 7143 section 11.6.1).
-const FUNCTION_COMPLETE: u8 = 0;
-const TASK_DOES_NOT_EXIST: u8 = 1;
-/// Reasons of a logout that end this connection (RFC 7143 section 11.14.1).
-const CLOSE_SESSION: u8 = 0;
-const CLOSE_CONNECTION: u8 = 1;
 /// The target asks for a logout (RFC 7143 section 11.9.1).
 const REQUESTS_LOGOUT: u8 = 1;
 /// Types of SNACK (RFC 7143 section 11.16.1).

@@ -34,6 +34,7 @@ pub mod violations;
 use serde::{Deserialize, Serialize};
 
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
+use iscsitrace_wire::management::TASK_REASSIGN;
 use iscsitrace_wire::opcode::Opcode;
 
 use crate::counters::Counters;
@@ -51,9 +52,6 @@ pub(crate) use sight::Ended;
 use sight::Sight;
 use tasks::Tasks;
 use violations::{Found, Report};
-
-/// The function of task management that moves a task to another connection (RFC 7143 section 11.5.1).
-const TASK_REASSIGN: u8 = 8;
 
 /// The states of the rooms.
 struct Parts<'a> {

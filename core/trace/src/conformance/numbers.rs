@@ -10,14 +10,13 @@ use serde::{Deserialize, Serialize};
 use super::rules::{Rule, Side};
 use super::sight::{SETTLED_NS, Sight};
 use super::violations::Found;
+use crate::iscsi::ranges::NEAR;
 use crate::stream::stamp::Stamp;
 
 /// After so long without a command, where one came within [`SETTLED_NS`] of the other, an initiator has stopped.
 const STOPPED_NS: i64 = 10 * SETTLED_NS;
 /// CmdSN whose tags are kept.
 const TAGS_KEPT: usize = 32;
-/// Numbers further apart are of another sequence.
-const NEAR: i32 = 1 << 14;
 /// An ExpStatSN that lags by so many statuses does not follow them: no queue is so deep.
 const LAG_MAX: i32 = 4096;
 
@@ -63,16 +62,6 @@ pub(super) struct Numbers {
     is_frozen: bool,
 }
 
-/// Whether a PDU uses up a StatSN.
-pub(super) fn uses_stat_sn(bhs: Bhs<'_>, opcode: Opcode) -> bool {
-    match opcode {
-        Opcode::ReadyToTransfer => false,
-        Opcode::DataIn => bhs.has_status() == Some(true),
-        Opcode::NopIn => bhs.initiator_task_tag().is_some_and(|tag| tag != RESERVED_TAG),
-        _ => !opcode.is_initiator(),
-    }
-}
-
 impl Numbers {
     /// The StatSN that is next, by the PDUs so far.
     pub(super) fn next_stat(&self) -> Option<SerialNumber> {
@@ -87,9 +76,7 @@ impl Numbers {
     /// A header of the target.
     pub(super) fn said(&mut self, bhs: Bhs<'_>) {
         self.max_cmd_said = bhs.max_cmd_sn();
-        if let (Some(stat_sn), Some(opcode)) = (bhs.stat_sn(), bhs.opcode())
-            && uses_stat_sn(bhs, opcode)
-        {
+        if let Some(stat_sn) = bhs.stat_sn().filter(|_| bhs.uses_stat_sn()) {
             self.next_stat_said = Some(stat_sn.next());
         }
     }
@@ -192,7 +179,7 @@ impl Numbers {
                 self.window(exp, max, at, sight);
             }
         }
-        self.stat(bhs, opcode, at, sight);
+        self.stat(bhs, at, sight);
     }
 
     /// MaxCmdSN as an initiator keeps it.
@@ -271,9 +258,9 @@ impl Numbers {
         }
     }
 
-    fn stat(&mut self, bhs: Bhs<'_>, opcode: Opcode, at: Stamp, sight: &mut Sight<'_>) {
+    fn stat(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
         let Some(stat_sn) = bhs.stat_sn() else { return };
-        if !uses_stat_sn(bhs, opcode) {
+        if !bhs.uses_stat_sn() {
             self.carriers += 1;
             return;
         }

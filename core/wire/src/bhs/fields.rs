@@ -225,6 +225,19 @@ impl<'a> Bhs<'a> {
         alone
     }
 
+    /// Whether a PDU of the target uses up a StatSN: a R2T, a NOP-In of the target's own and a Data-In without status do not
+    /// (RFC 7143 section 4.2.2.2).
+    #[inline]
+    #[must_use]
+    pub fn uses_stat_sn(self) -> bool {
+        match self.opcode() {
+            Some(Opcode::ReadyToTransfer) | None => false,
+            Some(Opcode::DataIn) => self.has_status() == Some(true),
+            Some(Opcode::NopIn) => self.initiator_task_tag().is_some_and(|tag| tag != RESERVED_TAG),
+            Some(opcode) => !opcode.is_initiator(),
+        }
+    }
+
     #[inline(always)]
     fn field(self, field: Field) -> Option<&'a [u8]> {
         let layout = LAYOUT[field as usize];

@@ -5,6 +5,9 @@
 //! there. An end without a status is never final as long as the task is kept: a status that comes after all sets it again.
 
 use iscsitrace_wire::bhs::Bhs;
+use iscsitrace_wire::management::{
+    ABORT_TASK, CLOSE_CONNECTION, CLOSE_SESSION, FUNCTION_COMPLETE, TASK_DOES_NOT_EXIST, TASK_REASSIGN,
+};
 use iscsitrace_wire::opcode::Opcode;
 
 use super::IscsiConnection;
@@ -19,15 +22,6 @@ use crate::stream::closing::Closing;
 use crate::stream::stamp::Stamp;
 use crate::tables::{CycleId, NULL_NS, NULL_U8, ended_by};
 
-/// Responses of task management functions (RFC 7143 section 11.6.1).
-const FUNCTION_COMPLETE: u8 = 0;
-const TASK_DOES_NOT_EXIST: u8 = 1;
-/// Task management functions (RFC 7143 section 11.5.1, RFC 7144 section 6.3).
-const ABORT_TASK: u8 = 1;
-const TASK_REASSIGN: u8 = 8;
-/// Reasons of a logout (RFC 7143 section 11.14.1).
-const CLOSE_SESSION: u8 = 0;
-const CLOSE_CONNECTION: u8 = 1;
 /// Tasks that were aborted and are kept: few PDUs are under way for them.
 const ABORTED_KEPT: usize = 32;
 /// The last commands among which a task that changes its connection is looked for.

@@ -1,6 +1,6 @@
 //! The sequence numbers of a connection: CmdSN, StatSN and ExpStatSN (RFC 7143 section 4.2.2).
 
-use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
+use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 
@@ -61,12 +61,7 @@ impl IscsiConnection {
             self.acknowledged[0].note(exp_cmd_sn, first.time_ns);
         }
         self.max_cmd_sn = bhs.max_cmd_sn().or(self.max_cmd_sn);
-        let advances = match opcode {
-            Opcode::ReadyToTransfer => false,
-            Opcode::DataIn => bhs.has_status() == Some(true),
-            Opcode::NopIn => bhs.initiator_task_tag().is_some_and(|tag| tag != RESERVED_TAG),
-            _ => true,
-        };
+        let advances = bhs.uses_stat_sn();
         let Some(stat_sn) = bhs.stat_sn() else {
             // the PDU counts already, and not again as a missing number
             if advances {
