@@ -1,8 +1,10 @@
 //! The values of a login that decide what is allowed.
 
+use iscsitrace_wire::key::{OperationalKey, Scope};
+use iscsitrace_wire::text;
 use serde::{Deserialize, Serialize};
 
-use crate::iscsi::keys::{Defaults, Negotiation};
+use crate::iscsi::keys::effective;
 
 /// What was agreed; `None` where it is not known.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,29 +32,30 @@ pub struct Agreed {
 }
 
 impl Agreed {
-    /// The values of a login of which no text is missing.
-    pub fn of(negotiation: &Negotiation, defaults: Defaults) -> Self {
-        let mut agreed = Self::default();
-        for (offer, effective) in negotiation.effective(defaults) {
-            let number =
-                |value: &str| iscsitrace_wire::text::numeric(value).and_then(|number| u32::try_from(number).ok());
-            let truth = iscsitrace_wire::text::boolean(&effective.target);
-            match offer.key {
-                "MaxConnections" => agreed.is_alone = number(&effective.target) == Some(1),
-                "ImmediateData" => agreed.immediate_data = truth,
-                "InitialR2T" => agreed.initial_r2t = truth,
-                "FirstBurstLength" => agreed.first_burst_bytes = number(&effective.target),
-                "MaxBurstLength" => agreed.max_burst_bytes = number(&effective.target),
-                "MaxOutstandingR2T" => agreed.max_outstanding_r2t = number(&effective.target),
-                "DataPDUInOrder" => agreed.data_pdu_in_order = truth,
-                "DataSequenceInOrder" => agreed.data_sequence_in_order = truth,
-                "ErrorRecoveryLevel" => agreed.error_recovery_level = number(&effective.target),
-                "MaxRecvDataSegmentLength" => {
-                    agreed.longest_data_bytes = [number(&effective.target), number(&effective.initiator)];
-                }
-                _ => {}
-            }
+    /// The values of a login of which no text is missing, by what the initiator and the target said of a key. A further
+    /// connection has the values of its session, which are not known here.
+    pub(super) fn of<'a>(said: impl Fn(OperationalKey) -> [Option<&'a str>; 2], is_further: bool) -> Self {
+        let of_both = |key: OperationalKey| {
+            let values @ [initiator, target] = said(key);
+            let is_of_session = is_further && key.row().scope == Scope::Session && values == [None, None];
+            (!is_of_session).then(|| effective(Some(key.row()), initiator, target))
+        };
+        let number = |value: &str| text::numeric(value).and_then(|number| u32::try_from(number).ok());
+        let count = |key| number(&of_both(key)?.target);
+        let truth = |key| text::boolean(&of_both(key)?.target);
+        let longest = of_both(OperationalKey::MaxRecvDataSegmentLength);
+        Self {
+            is_alone: count(OperationalKey::MaxConnections) == Some(1),
+            immediate_data: truth(OperationalKey::ImmediateData),
+            initial_r2t: truth(OperationalKey::InitialR2T),
+            first_burst_bytes: count(OperationalKey::FirstBurstLength),
+            max_burst_bytes: count(OperationalKey::MaxBurstLength),
+            max_outstanding_r2t: count(OperationalKey::MaxOutstandingR2T),
+            data_pdu_in_order: truth(OperationalKey::DataPduInOrder),
+            data_sequence_in_order: truth(OperationalKey::DataSequenceInOrder),
+            error_recovery_level: count(OperationalKey::ErrorRecoveryLevel),
+            longest_data_bytes: longest
+                .map_or([None; 2], |longest| [number(&longest.target), number(&longest.initiator)]),
         }
-        agreed
     }
 }

@@ -2,12 +2,15 @@
 //!
 //! A login is judged only from its first PDU on, without a hole. Of the values of secret keys nothing is kept.
 
+use std::borrow::Cow;
+
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
-use iscsitrace_wire::key::{Group, KEYS, Key, RESERVED_VALUES, ResultFunction, Use, Value};
+use iscsitrace_wire::key::{Group, KEYS, Key, OperationalKey, RESERVED_VALUES, ResultFunction, Use, Value};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::text;
 use serde::{Deserialize, Serialize};
 
+use super::agreed::Agreed;
 use super::rules::{Rule, Side};
 use super::sight::Sight;
 use super::violations::Found;
@@ -20,20 +23,14 @@ const TEXT_MAX: usize = 64 << 10;
 const FULL_FEATURE_PHASE: u8 = 3;
 
 /// What was said of a key.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Said {
     /// Its place among the keys.
     place: usize,
-    /// By the initiator, by the target.
-    values: [Option<String>; 2],
+    /// By the initiator, by the target: where their values stand among those of all keys.
+    values: [Option<(usize, usize)>; 2],
     /// Login Requests until then.
     round: u32,
-}
-
-impl Said {
-    fn key(&self) -> Option<&'static Key> {
-        KEYS.get(self.place)
-    }
 }
 
 /// A Login Request without its response.
@@ -71,21 +68,24 @@ pub(super) struct Login {
     is_continued: [bool; 2],
     parts: [Vec<u8>; 2],
     keys: Vec<Said>,
+    /// The values of all keys, one behind the other.
+    values: String,
     text: Option<TextRound>,
 }
 
 impl Login {
-    /// A Login or Text PDU.
+    /// A Login or Text PDU. Returns what was agreed, if it ends a login that was seen from its start.
     #[cold]
-    pub(super) fn take(&mut self, pdu: &Pdu<'_>, opcode: Opcode, sight: &mut Sight<'_>) {
+    pub(super) fn take(&mut self, pdu: &Pdu<'_>, opcode: Opcode, sight: &mut Sight<'_>) -> Option<Agreed> {
         let (bhs, at) = (pdu.bhs(), pdu.first);
         match opcode {
             Opcode::LoginRequest => self.request(pdu, at, sight),
-            Opcode::LoginResponse => self.response(pdu, at, sight),
+            Opcode::LoginResponse => return self.response(pdu, at, sight),
             Opcode::TextRequest => self.text_request(bhs, at, sight),
             Opcode::TextResponse => self.text_response(bhs, at, sight),
             _ => {}
         }
+        None
     }
 
     fn request(&mut self, pdu: &Pdu<'_>, at: Stamp, sight: &mut Sight<'_>) {
@@ -121,15 +121,15 @@ impl Login {
         self.text(pdu, Side::Initiator, at, sight);
     }
 
-    fn response(&mut self, pdu: &Pdu<'_>, at: Stamp, sight: &mut Sight<'_>) {
+    fn response(&mut self, pdu: &Pdu<'_>, at: Stamp, sight: &mut Sight<'_>) -> Option<Agreed> {
         let bhs = pdu.bhs();
         let found = |rule| Found::new(rule, Side::Target, at);
         if bhs.status_class() != Some(0) {
             // the login ends here
             self.forget();
-            return;
+            return None;
         }
-        let Some(request) = self.request.take().filter(|_| self.is_seen) else { return };
+        let request = self.request.take().filter(|_| self.is_seen)?;
         let (stage, next_stage) = (bhs.current_stage(), bhs.next_stage());
         if bhs.initiator_task_tag() != request.tag {
             sight.report(found(Rule::L6).seen(bhs.initiator_task_tag().unwrap_or(0), request.tag.unwrap_or(0)));
@@ -149,10 +149,23 @@ impl Login {
         }
         self.text(pdu, Side::Target, at, sight);
         self.stage = next_stage.or(request.stage);
-        if next_stage == Some(FULL_FEATURE_PHASE) {
-            self.end(at, sight);
-            self.forget();
+        if next_stage != Some(FULL_FEATURE_PHASE) {
+            return None;
         }
+        self.end(at, sight);
+        let agreed = self.is_seen.then(|| Agreed::of(|key| self.said(key), self.is_further));
+        self.forget();
+        agreed
+    }
+
+    /// What the initiator, and what the target said of a key.
+    fn said(&self, key: OperationalKey) -> [Option<&str>; 2] {
+        let said = self.keys.iter().find(|said| said.place == key as usize);
+        said.map_or([None, None], |said| said.values.map(|value| self.value(value)))
+    }
+
+    fn value(&self, place: Option<(usize, usize)>) -> Option<&str> {
+        place.and_then(|(start, end)| self.values.get(start..end))
     }
 
     /// The login is over.
@@ -172,12 +185,15 @@ impl Login {
             self.forget();
             return;
         }
-        self.parts[own].extend_from_slice(pdu.data.get(..length).unwrap_or(pdu.data));
-        self.is_continued[own] = pdu.bhs().is_continue() == Some(true);
+        let part = pdu.data.get(..length).unwrap_or(pdu.data);
+        let was_continued = std::mem::replace(&mut self.is_continued[own], pdu.bhs().is_continue() == Some(true));
+        if self.is_continued[own] || was_continued {
+            self.parts[own].extend_from_slice(part);
+        }
         if self.is_continued[own] {
             return;
         }
-        let whole = std::mem::take(&mut self.parts[own]);
+        let whole = if was_continued { Cow::Owned(std::mem::take(&mut self.parts[own])) } else { Cow::Borrowed(part) };
         for (name, value) in text::pairs(&whole).flatten() {
             let Some(place) = KEYS.iter().position(|key| key.name == name) else { continue };
             self.key(place, &value, side, at, sight);
@@ -198,10 +214,13 @@ impl Login {
         });
         let Some(said) = self.keys.get_mut(known) else { return };
         let is_again = said.values[own].is_some();
-        let offer = said.values[other].clone();
+        let offer = said.values[other];
         if !is_again {
-            said.values[own] = Some(value.to_owned());
+            let start = self.values.len();
+            self.values.push_str(value);
+            said.values[own] = Some((start, self.values.len()));
         }
+        let offer = self.value(offer);
         let is_reserved = RESERVED_VALUES.contains(&value);
         let is_misplaced = self.is_further && side == Side::Initiator && key.usage == Use::LeadingOnly;
         if is_operational && (is_again || is_misplaced || (is_reserved && offer.is_none())) {
@@ -215,7 +234,7 @@ impl Login {
             sight.report(found(Rule::L3));
             return;
         }
-        let Some(offer) = offer.filter(|offer| !RESERVED_VALUES.contains(&offer.as_str())) else { return };
+        let Some(offer) = offer.filter(|offer| !RESERVED_VALUES.contains(offer)) else { return };
         match key.result {
             // a list is an offer of its own
             Some(ResultFunction::Choose)
@@ -223,22 +242,23 @@ impl Login {
             {
                 sight.report(found(Rule::L2));
             }
-            Some(result) if is_operational && !is_result(result, &offer, value) => sight.report(found(Rule::L3)),
+            Some(result) if is_operational && !is_result(result, offer, value) => sight.report(found(Rule::L3)),
             _ => {}
         }
     }
 
     /// What must have been settled by the end of the login.
     fn end(&self, at: Stamp, sight: &mut Sight<'_>) {
-        let is_discovery = |said: &Said| {
-            said.key().is_some_and(|key| key.name == "SessionType") && said.values[0].as_deref() == Some("Discovery")
-        };
-        if self.keys.iter().any(is_discovery) {
-            return;
+        for said in &self.keys {
+            let Some(key) = KEYS.get(said.place) else { continue };
+            let values = said.values.map(|value| self.value(value));
+            if key.name == "SessionType" && values[0] == Some("Discovery") {
+                return;
+            }
         }
         for said in &self.keys {
-            let Some(key) = said.key().filter(|key| key.group == Group::Operational) else { continue };
-            let (side, offer) = match &said.values {
+            let Some(key) = KEYS.get(said.place).filter(|key| key.group == Group::Operational) else { continue };
+            let (side, offer) = match said.values.map(|value| self.value(value)) {
                 [Some(offer), None] => (Side::Target, offer),
                 // the initiator had a request left to answer in
                 [None, Some(offer)] if said.round < self.requests => (Side::Initiator, offer),
@@ -250,7 +270,7 @@ impl Login {
                 Some(ResultFunction::Declare) | None => false,
                 Some(_) => true,
             };
-            if needs_answer && !RESERVED_VALUES.contains(&offer.as_str()) {
+            if needs_answer && !RESERVED_VALUES.contains(&offer) {
                 sight.report(Found::new(Rule::L4, side, at).only_seen(said.place as u64));
             }
         }

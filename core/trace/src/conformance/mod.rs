@@ -99,11 +99,6 @@ impl Judge {
         self.agreed.is_alone
     }
 
-    /// The login is over, and no text of it is missing.
-    pub(crate) fn agree(&mut self, agreed: Agreed) {
-        self.agreed = agreed;
-    }
-
     /// PDUs may have passed that were not seen.
     pub(crate) fn begin_anew(&mut self) {
         self.is_whole = false;
@@ -189,8 +184,10 @@ impl Judge {
         }
         exchanges.take(bhs, pdu.data, opcode, pdu.first, (numbers, tasks), &mut sight);
         tasks.take(bhs, opcode, pdu.first, &mut sight);
-        if matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse | Opcode::TextRequest | Opcode::TextResponse) {
-            login.take(pdu, opcode, &mut sight);
+        if matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse | Opcode::TextRequest | Opcode::TextResponse)
+            && let Some(agreed) = login.take(pdu, opcode, &mut sight)
+        {
+            self.agreed = agreed;
         }
     }
 

@@ -196,6 +196,8 @@ impl Tasks {
         if self.open.len() < OPEN_MAX {
             let place = match self.spare.pop() {
                 Some(mut place) => {
+                    task.rounds = std::mem::take(&mut place.rounds);
+                    task.rounds.clear();
                     *place = task;
                     place
                 }

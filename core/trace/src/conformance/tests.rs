@@ -70,7 +70,7 @@ impl Talk {
         talk.send(login_request(1, 3), b"");
         talk.send(login_response(1, 3, 499), b"");
         let level = Some(error_recovery_level);
-        talk.judge.agree(Agreed { is_alone: true, error_recovery_level: level, ..Agreed::default() });
+        talk.judge.agreed = Agreed { is_alone: true, error_recovery_level: level, ..Agreed::default() };
         talk
     }
 

@@ -129,7 +129,7 @@ impl Negotiation {
         let unnamed = KEYS.iter().filter(has_default).filter(is_unnamed);
         let unnamed = unnamed.map(|key| Offer { key: key.name, initiator: None, target: None });
         let all: Vec<Offer<'_>> = offers.iter().copied().chain(unnamed).collect();
-        all.into_iter().map(|offer| (offer, effective(offer.key, offer.initiator, offer.target)))
+        all.into_iter().map(|offer| (offer, effective(Key::from_name(offer.key), offer.initiator, offer.target)))
     }
 
     /// The longest data segment that a side declared, if it did (RFC 7143 section 13.12).
@@ -163,8 +163,8 @@ fn kept(value: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-fn effective<'a>(name: &str, initiator: Option<&'a str>, target: Option<&'a str>) -> Effective<'a> {
-    let known = Key::from_name(name);
+/// What follows from the values that each side sent of a key, if it did.
+pub fn effective<'a>(known: Option<&Key>, initiator: Option<&'a str>, target: Option<&'a str>) -> Effective<'a> {
     let mut found = agreed(known, initiator, target);
     if let Some(key) = known {
         // what is no value of the key is no result; larger numbers than the RFC admits are in use

@@ -4,10 +4,8 @@ use iscsitrace_wire::bhs::Bhs;
 use iscsitrace_wire::opcode::Opcode;
 
 use super::IscsiConnection;
-use crate::conformance::agreed::Agreed;
 use crate::conformance::{Around, Ended};
 use crate::context::Context;
-use crate::iscsi::keys::Defaults;
 use crate::iscsi::pdu::Pdu;
 use crate::stream::stamp::Stamp;
 use crate::tables::CycleId;
@@ -54,8 +52,8 @@ impl IscsiConnection {
         }
     }
 
-    /// The judge gets a PDU, after the pass; `is_login_end` if it ends the login.
-    pub(super) fn judge_pdu(&mut self, pdu: &Pdu<'_>, opcode: Opcode, is_login_end: bool, context: &mut Context) {
+    /// The judge gets a PDU, after the pass.
+    pub(super) fn judge_pdu(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) {
         let (around, session) = (self.around(), self.session);
         let judge = self.judge.get_or_insert_default();
         if pdu.header_digest_ok.is_some() || pdu.data_digest_ok.is_some() {
@@ -72,10 +70,6 @@ impl IscsiConnection {
             judge.allegiance(pdu, opcode, allegiance, around, &mut context.tables.violations, &mut context.counters);
         }
         judge.take(pdu, opcode, around, &mut context.tables.violations, &mut context.counters);
-        if is_login_end && judge.is_whole() && !self.login.has_gap {
-            let defaults = if self.login.is_further { Defaults::OfConnection } else { Defaults::All };
-            judge.agree(Agreed::of(&self.login.negotiation, defaults));
-        }
     }
 
     /// The connection is over; the target closed it in order at `closed_by_target_ns`, if it did.

@@ -216,7 +216,7 @@ impl IscsiConnection {
             self.end_lost_tasks(context);
         }
         if context.tables.wanted.violations {
-            self.judge_pdu(pdu, opcode, digests.is_some(), context);
+            self.judge_pdu(pdu, opcode, context);
         }
         self.note_carrier(bhs, opcode);
         self.note_next(bhs, opcode, &context.tables.cycles);
