@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,17 +15,20 @@ from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import IO, Any, Final, Self
 
 from iscsitrace.errors import InputInvalid
 
 _MOST_LOSSES: Final = 3
 """Lost workers after which a task is given up."""
 _RESTART_S: Final = 0.1
-_ALONE_S: Final = 60
+_ALONE_S: Final = 20
 """Time without any worker after which a run ends."""
+_PACKAGES: Final = Path(__file__).parents[2]
+"""The folder from which this package is imported."""
 _SHARE: Final = 0.95
 """Part of its share of the memory at which a worker is killed, before the machine runs out."""
+_SHOWN_BYTES: Final = 4096
 _MEMORY_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _COMMAND: Final = "import sys; from iscsitrace.fleet.local_pool import work; work(int(sys.argv[1]))"
@@ -53,6 +57,7 @@ class LocalPool:
         self._workers: list[_Worker] = []
         self._waiting: deque[_Call] = deque()
         self._ready_s, self._started_s = time.monotonic(), 0.0
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the workers
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +66,7 @@ class LocalPool:
         for worker in [*self._workers]:
             # what it wrote is either committed or removed by the next run
             self._remove(worker)
+        self._errors.close()
 
     def submit(self, tap: str, function: Callable[..., Any], *arguments: Any) -> None:
         """Runs a task in the next worker that is free."""
@@ -109,7 +115,8 @@ class LocalPool:
         ready = [worker for worker in self._workers if worker.is_ready and worker.process.poll() is None]
         self._ready_s = now_s if ready else self._ready_s
         if now_s - self._ready_s > _ALONE_S:
-            raise InputInvalid("no worker runs any more; run the same command again to continue")
+            reason = _last_line(self._errors) or "run the same command again to continue"
+            raise InputInvalid(f"no worker runs any more: {reason}")
         for worker in ready:
             if worker.task is None and self._waiting:
                 worker.task = self._waiting.popleft()
@@ -120,11 +127,11 @@ class LocalPool:
         ours, its = Pipe()
         with its:
             process = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND, str(its.fileno())],
+                [sys.executable, "-P", "-c", _COMMAND, str(its.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={**dict.fromkeys(_THREADS, "1"), **os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                stderr=self._errors,
+                env={**dict.fromkeys(_THREADS, "1"), **os.environ, "PYTHONPATH": _import_path()},
                 pass_fds=[its.fileno()],
                 # Ctrl-C is for the run, which ends its workers
                 process_group=0,
@@ -143,13 +150,31 @@ def work(descriptor: int) -> None:
     with Connection(descriptor) as pipe, suppress(EOFError, OSError):
         pipe.send((None, None))
         while True:
-            function, arguments = pipe.recv()
+            task = pipe.recv_bytes()
             failure = result = None
             try:
+                # imports what the task needs
+                function, arguments = pickle.loads(task)  # noqa: S301 -- our own
                 result = function(*arguments)
             except Exception as error:
                 failure = _sendable(error)
             pipe.send((failure, result))
+
+
+def _import_path() -> str:
+    """Where this process finds modules, but for the current folder, whose files may be anybody's."""
+    current = Path.cwd()
+    return os.pathsep.join(
+        each for each in sys.path if each and (Path(each).resolve() != current or current == _PACKAGES)
+    )
+
+
+def _last_line(file: IO[bytes]) -> str:
+    """The last line that a process wrote to its standard error."""
+    length = file.seek(0, os.SEEK_END)
+    file.seek(max(0, length - _SHOWN_BYTES))
+    lines = file.read().decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def _sendable(error: Exception) -> Exception:

@@ -22,7 +22,7 @@ _LOOK_S = 0.05
 @contextmanager
 def guarding() -> Iterator[None]:
     """A guard of this process while the block runs."""
-    command = [sys.executable, "-m", "iscsitrace.lab.guard", ownership.prefix()]
+    command = [sys.executable, "-P", "-m", "iscsitrace.lab.guard", ownership.prefix()]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield

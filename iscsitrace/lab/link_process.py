@@ -57,7 +57,7 @@ def linked(cable: Cable, settings: Mapping[str, Any], *, is_prioritized: bool = 
         raise InputInvalid("a link needs a cable of TAP devices")
     with signals.unwinding(), tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "iscsitrace.lab.link_process"],
+            [sys.executable, "-P", "-m", "iscsitrace.lab.link_process"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

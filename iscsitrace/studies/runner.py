@@ -8,6 +8,7 @@ Nothing is drawn or printed.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import shutil
 import signal
 import time
@@ -218,6 +219,8 @@ def _task(point: Point, directory: Path, is_kept: bool) -> PointResult | None:
 def _in_processes(
     points: Sequence[Point], directory: Path, has_ended: Callable[[], bool], jobs: int, kept: _Kept
 ) -> Iterator[PointResult]:
+    # its processes import nothing from the current folder
+    os.environ["PYTHONSAFEPATH"] = "1"
     # not fork: the core and NumPy have threads
     context = multiprocessing.get_context("spawn")
     is_over = context.RawValue("b", 0)

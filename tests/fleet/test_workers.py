@@ -72,13 +72,42 @@ def test_workers_killed_at_any_moment_of_their_start_are_started_again(
     assert not any(is_running(process.pid) for process in started)
 
 
-def test_workers_that_cannot_start_end_the_run_with_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [("exit 1", "run the same command again to continue"), ("echo no libpython >&2; exit 1", "no libpython")],
+)
+def test_workers_that_cannot_start_end_the_run_with_their_reason(
+    program: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     packets = rings.traffic(3)
     rings.cut(tmp_path / "ring", packets, [])
-    monkeypatch.setattr(sys, "executable", "/bin/false")
+    broken = tmp_path / "python"
+    broken.write_text(f"#!/bin/sh\n{program}\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
     monkeypatch.setattr(local_pool, "_ALONE_S", 1)
-    with pytest.raises(InputInvalid, match="no worker runs any more; run the same command again to continue"):
+    with pytest.raises(InputInvalid, match=f"^no worker runs any more: {reason}$"):
         run(tmp_path / "data", [Tap("a", (str(tmp_path / "ring"),))])
+
+
+def test_no_worker_runs_what_lies_in_the_current_folder(tmp_path: Path) -> None:
+    packets = rings.traffic(3)
+    rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, 3, 3))
+    trap = f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\nraise SystemExit\n"
+    for name in ("numpy", "pyarrow", "pickle", "iscsitrace", "multiprocessing"):
+        (tmp_path / f"{name}.py").write_text(trap)
+    # as the installed script begins
+    words = "from iscsitrace.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", words, "fleet", "run", "-o", "data", "a=ring"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "ran").exists()
 
 
 def results(pool: LocalPool, count: int = 1) -> list[tuple[str, Any]]:
