@@ -358,7 +358,7 @@ def parse_url(url: str) -> str:
 class LiveCaptureError(Exception):
     """A capture cannot begin; ``args`` are its kind, in one word, and one line for a person."""
 
-def confine(written: list[str], ports: list[int]) -> list[str]:
+def confine(written: list[str], ports: list[int], children: list[int]) -> list[str]:
     """Gives up what a reader does not need, for this thread and all that it starts later, for good.
 
     It keeps reading files, writing beneath the paths ``written``, and serving at TCP ``ports`` (0 is any). Returns what

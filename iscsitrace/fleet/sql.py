@@ -101,15 +101,18 @@ class Answer:
 class Database:
     """A dataset as views; a context manager."""
 
-    def __init__(self, dataset: Path) -> None:
-        """InputInvalid if there is no dataset, ExtraMissing without DuckDB."""
+    def __init__(self, dataset: Path, spill: Path | None = None) -> None:
+        """InputInvalid if there is no dataset, ExtraMissing without DuckDB.
+
+        ``spill``: a folder for what does not fit into memory.
+        """
         self.dataset = dataset
         self.manifests = manifests(dataset)
         try:
             import duckdb
         except ImportError as error:
             raise ExtraMissing("SQL", "duckdb", "fleet") from error
-        self._connection = duckdb.connect()
+        self._connection = duckdb.connect(config={"temp_directory": str(spill)} if spill else {})
         self._error: type[Exception] = duckdb.Error
         self.tables = tuple(name for name in DECLARED if any(name in each.tables for each in self.manifests))
         for name in self.tables:

@@ -82,13 +82,13 @@ def trigger_problem(condition: str) -> tuple[int, str] | None:
     return called(lambda: _core.check_trigger(condition))
 
 
-def confine(written: Sequence[Path], ports: Sequence[int] = ()) -> list[str]:
+def confine(written: Sequence[Path], ports: Sequence[int] = (), children: Sequence[int] = ()) -> list[str]:
     """Gives up what a reader of packets does not need, for this thread and all that it starts later, for good.
 
-    It can still read, write beneath these paths and to /dev/null, and serve at these ports; 0 is any. Returns what the
-    kernel refused.
+    It can still read, write beneath these paths and to /dev/null, serve at these ports (0 is any), and end these
+    processes. Returns what the kernel refused.
     """
-    return called(lambda: _core.confine([os.devnull, *map(str, written)], list(ports)))
+    return called(lambda: _core.confine([os.devnull, *map(str, written)], list(ports), list(children)))
 
 
 def list_interfaces() -> list[dict[str, Any]]:

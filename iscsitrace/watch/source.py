@@ -71,11 +71,16 @@ class Watched:
 
 
 def open_source(
-    name: str, settings: Settings, *, capture_options: Sequence[str] = (), confine: Callable[[], None] = lambda: None
+    name: str,
+    settings: Settings,
+    *,
+    capture_options: Sequence[str] = (),
+    confine: Callable[[Sequence[int]], None] = lambda _: None,
 ) -> Watched:
     """A file that exists, ``-``, or an interface; InputInvalid for anything else.
 
-    ``confine`` is called before the first thread reads, and after a capture was started.
+    ``confine`` is called before the first thread reads, and after a capture was started, with the processes that the
+    watch ends.
     The name of a ring, as `capture -w` has it, is the last of its files. A file takes precedence over an interface of
     the same name: ``./eth0`` is always a file.
     """
@@ -83,13 +88,13 @@ def open_source(
     if capture_options and (name == "-" or Path(name).exists()):
         raise InputInvalid(f"{' '.join(capture_options)}: only an interface takes these; {name} is captured already")
     if name == "-":
-        confine()
+        confine(())
         return Watched(Live("-", pipe), None, is_pipe=True)
     path = Path(name)
     if not path.exists() and path.suffix and path.parent.is_dir() and (ring := of_ring(path)):
         path = ring[-1]
     if path.exists():
-        confine()
+        confine(())
         if path.is_fifo():
             return Watched(Live(path, pipe), None, is_pipe=True)
         return Watched(Live(path, settings), None, is_pipe=False)
@@ -102,10 +107,12 @@ def open_source(
 def capture_command(interface: str, capture_filter: str | None, options: Sequence[str]) -> list[str]:
     """The child process that writes its capture to standard output."""
     filtered = ["-f", capture_filter] if capture_filter else []
-    return [sys.executable, "-m", "iscsitrace", "capture", "-q", "-i", interface, *filtered, *options, "-w", "-"]
+    return [sys.executable, "-P", "-m", "iscsitrace", "capture", "-q", "-i", interface, *filtered, *options, "-w", "-"]
 
 
-def _capture(command: list[str], name: str, settings: Settings, confine: Callable[[], None] = lambda: None) -> Watched:
+def _capture(
+    command: list[str], name: str, settings: Settings, confine: Callable[[Sequence[int]], None] = lambda _: None
+) -> Watched:
     # its messages would disturb the screen
     words = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the rest
     try:
@@ -114,7 +121,7 @@ def _capture(command: list[str], name: str, settings: Settings, confine: Callabl
     except OSError as error:
         words.close()
         raise ToolMissing(f"cannot capture on {name}: {error}") from error
-    confine()
+    confine((child.pid,))
     assert child.stdout is not None  # noqa: S101 -- requested above
     # the core opens it again and reads it without Python
     pipe = Path(f"/dev/fd/{child.stdout.fileno()}")

@@ -202,6 +202,106 @@ def test_a_reader_writes_to_its_output_alone(
     assert tried(words, tmp_path) == _NOTHING | dict.fromkeys(possible, True)
 
 
+_INSIDE = """
+import ctypes, fcntl, os, signal, socket, sys, threading
+from pathlib import Path
+from iscsitrace.recording import capture
+
+victim, server = int(sys.argv[1]), ("127.0.0.1", int(sys.argv[2]))
+local, is_serving = sys.argv[3], sys.argv[4] == "serves"
+libc = ctypes.CDLL(None, use_errno=True)
+own = Path("out/own")
+own.touch()
+
+def call(number, *arguments):
+    if libc.syscall(number, *arguments) == -1:
+        raise OSError(ctypes.get_errno(), "")
+
+def connected(*kind):
+    with socket.socket(*kind) as opened:
+        opened.connect(server)
+
+ATTEMPTS = {
+    "TCP": lambda: connected(socket.AF_INET, socket.SOCK_STREAM),
+    "MPTCP": lambda: connected(socket.AF_INET, socket.SOCK_STREAM, 262),
+    "UDP": lambda: connected(socket.AF_INET, socket.SOCK_DGRAM),
+    "TCP fast open": lambda: socket.socket().sendto(b"x", 0x20000000, server),
+    "a local socket": lambda: socket.socket(socket.AF_UNIX).connect(local),
+    "an abstract socket": lambda: socket.socket(socket.AF_UNIX).connect("\\0" + local),
+    "io_uring": lambda: call(425, 1, ctypes.create_string_buffer(120)),
+    "a signal": lambda: os.kill(victim, 0),
+    "a signal to all": lambda: os.kill(-1, 0),
+    "a signal to a thread": lambda: call({"x86_64": 200, "aarch64": 130}[os.uname().machine], victim, 0),
+    "a signal by a descriptor": lambda: signal.pidfd_send_signal(os.pidfd_open(victim), 0),
+    "ptrace": lambda: call({"x86_64": 101, "aarch64": 117}[os.uname().machine], 16, victim, 0, 0),
+    "memory of a process": lambda: call({"x86_64": 310, "aarch64": 270}[os.uname().machine], victim, 0, 0, 0, 0, 0),
+    "limits of a process": lambda: __import__("resource").prlimit(victim, 7),
+    "chmod u+s": lambda: own.chmod(0o4755),
+    "chmod g+s": lambda: own.chmod(0o2755),
+    "a new file u+s": lambda: os.open("out/new", os.O_CREAT | os.O_WRONLY, 0o4755),
+    "a program": lambda: os.execv("/bin/true", ["true"]),
+    "a process": os.fork,
+    "a name space": lambda: os.unshare(os.CLONE_NEWUSER) if hasattr(os, "unshare") else call(
+        {"x86_64": 272, "aarch64": 97}[os.uname().machine], 0x10000000),
+    "a mount": lambda: call({"x86_64": 165, "aarch64": 40}[os.uname().machine], b"a", b"/", b"tmpfs", 0, 0),
+    "keys for a terminal": lambda: fcntl.ioctl(0, 0x5412, b"x"),
+    "shared memory": lambda: call({"x86_64": 29, "aarch64": 194}[os.uname().machine], 0, 4096, 0o1600),
+    "a program for the kernel": lambda: call({"x86_64": 321, "aarch64": 280}[os.uname().machine], 0, 0, 0),
+}
+problems = capture.confine([Path("out")], [0] if is_serving else [])
+for name, attempt in ATTEMPTS.items():
+    try:
+        attempt()
+    except PermissionError:
+        continue
+    except OSError as error:
+        print(name, error)
+    else:
+        print(name, "possible")
+# what a reader needs
+threading.Thread(target=lambda: None).start()
+socket.socketpair()
+os.kill(os.getpid(), 0)
+own.chmod(0o600)
+own.rename("out/renamed")
+try:
+    socket.create_server(("127.0.0.1", 0))
+    print("serves")
+except PermissionError:
+    pass
+"""
+"""What is tried from inside; a line for each attempt that is not refused."""
+
+
+@pytest.mark.parametrize("serves", [False, True])
+def test_a_confined_reader_reaches_nobody(tmp_path: Path, *, serves: bool) -> None:
+    (tmp_path / "out").mkdir()
+    local = str(tmp_path / "socket")
+    with (
+        running(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])) as victim,
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_UNIX) as named,
+        socket.socket(socket.AF_UNIX) as abstract,
+    ):
+        named.bind(local)
+        named.listen()
+        abstract.bind("\0" + local)
+        abstract.listen()
+        words = [str(victim.pid), str(server.getsockname()[1]), local, "serves" if serves else "reads"]
+        done = subprocess.run(
+            [sys.executable, "-c", _INSIDE, *words],
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=False,
+        )
+        assert victim.poll() is None
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == ("serves\n" if serves else "")
+
+
 def test_a_program_that_calls_a_command_and_goes_on_keeps_its_rights(capture: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from iscsitrace.cli import main\n"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -280,3 +283,19 @@ def test_each_format_has_the_same_rows_and_an_error_is_one_line(dataset: Path) -
     assert (wrong.exit_code, wrong.stderr.count("\n")) == (2, 1)
     with pytest.raises(InputInvalid, match="is not a dataset"):
         Database(dataset / "cycles")
+
+
+def test_the_command_can_read_and_nothing_else(dataset: Path, tmp_path: Path) -> None:
+    def asked(query: str) -> subprocess.CompletedProcess[str]:
+        words = [sys.executable, "-m", "iscsitrace", "fleet", "sql", str(dataset), query, "--format", "csv"]
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+        return subprocess.run(
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False
+        )
+
+    assert asked("SELECT count(*) > 0 AS is_full FROM cycles").stdout.splitlines() == ["is_full", "True"]
+    refused = asked("COPY (SELECT 1) TO 'written.csv'")
+    assert refused.returncode == 2
+    assert "written.csv" in refused.stderr
+    assert asked("SELECT * FROM read_csv('https://127.0.0.1:9/x.csv')").returncode == 2
+    assert [file.name for file in tmp_path.rglob("*")] == ["cache", "iscsitrace"]

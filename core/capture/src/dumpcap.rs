@@ -48,14 +48,14 @@ pub fn filter(settings: &InterfaceSettings) -> String {
 }
 
 impl Dumpcap {
-    /// Starts dumpcap on these interfaces; calls `started` before the threads that read what it writes.
+    /// Starts dumpcap on these interfaces; calls `started` with its process before the threads that read what it writes.
     ///
     /// # Errors
     /// dumpcap cannot be started.
     pub fn start(
         program: &Path,
         interfaces: &[InterfaceSettings],
-        started: impl FnOnce(),
+        started: impl FnOnce(i32),
     ) -> Result<Self, RecordingError> {
         let mut command = Command::new(program);
         command.args(["-q", "-n", "-w", "-"]);
@@ -77,7 +77,7 @@ impl Dumpcap {
         let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(RecordingError::Settings(format!("cannot read from {}", program.display())));
         };
-        started();
+        started(child.id().cast_signed());
         let (sender, packets) = sync_channel(QUEUED_MAX);
         let reader = thread::spawn(move || read(stdout, &sender));
         let messages = thread::spawn(move || {

@@ -261,7 +261,7 @@ fn run_devices(settings: &CaptureSettings, caller: &mut dyn Caller) -> Result<Ou
     }
     let described = devices.iter().zip(&settings.interfaces).map(|(device, settings)| describe(device, settings));
     let described = described.collect();
-    let problem = confinement::of_capture(settings);
+    let problem = confinement::of_capture(settings, None);
     let mut sink = Sink::begin(settings, described, caller, HANDED_OVER_AFTER)?;
     sink.watch.progress.events.extend(problem);
     let mut drops = DropReporter::new(devices.len());
@@ -393,7 +393,9 @@ fn run_dumpcap(
     });
     let described: Vec<InterfaceDescription> = described.collect();
     let mut problem = None;
-    let mut dumpcap = Dumpcap::start(program, &settings.interfaces, || problem = confinement::of_capture(settings))?;
+    let mut dumpcap = Dumpcap::start(program, &settings.interfaces, |child| {
+        problem = confinement::of_capture(settings, Some(child));
+    })?;
     let mut sink = match Sink::begin(settings, described, caller, HANDED_OVER_BY_DUMPCAP_AFTER) {
         Ok(sink) => sink,
         Err(error) => {

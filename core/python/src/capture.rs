@@ -196,8 +196,8 @@ pub fn check_trigger(condition: &str) -> Option<(usize, String)> {
 
 /// Gives up what a reader does not need, for this thread and all that it starts later; returns what the kernel refused.
 #[pyfunction]
-pub fn confine(written: Vec<PathBuf>, ports: Vec<u16>) -> Vec<String> {
-    Confinement { has_interfaces: false, has_files_of_others: true, written, ports }.begin()
+pub fn confine(written: Vec<PathBuf>, ports: Vec<u16>, children: Vec<i32>) -> Vec<String> {
+    Confinement { has_interfaces: false, has_files_of_others: true, written, ports, children }.begin()
 }
 
 #[derive(Serialize)]

@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
+from iscsitrace.cli import own_process
 from iscsitrace.cli.options import as_json
-from iscsitrace.cli.own_process import is_own_process
 from iscsitrace.cli.record.capture_limits import STOPS, Limit, gathered, retention
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Size
@@ -184,7 +184,7 @@ def command(
             "earlier": [] if sources else [str(each) for each in earlier],
             "is_compressed": is_compressed,
         },
-        "is_confined": is_own_process(),
+        "is_confined": own_process.is_own_process(),
         "stop": stop,
         "section": _section(comment, trigger),
     }
@@ -218,6 +218,7 @@ def _captured(
         caller = CaptureCaller(target, wish, is_quiet=is_quiet, earlier_number=number_of(earlier[-1]) if earlier else 0)
         try:
             if sources:
+                own_process.confine([] if str(target) == "-" else [target.parent])
                 outcome = capture.replay(sources, settings, caller)
             else:
                 names = [interface["name"] for interface in settings["interfaces"]]
@@ -257,6 +258,7 @@ def _advise(
     from iscsitrace.recording.dumpcap import capture_by
 
     if sources:
+        own_process.confine([])
         advice, dropped = capture.advise_snaplen_of(sources, capture_filter, lambda _: None), 0
     else:
         if len(interfaces) > 1:

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,16 +164,16 @@ def command(
         raise click.exceptions.Exit(EXIT_LOSS)
 
 
-def _confining(ports: list[int]) -> Callable[[], None]:
+def _confining(ports: list[int]) -> Callable[[Sequence[int]], None]:
     """Gives up what a watch does not need; snapshots go to the current folder, and keys come from the terminal."""
 
-    def confine() -> None:
+    def confine(children: Sequence[int]) -> None:
         from iscsitrace.recording import capture
 
-        if problems := capture.confine([Path(), Path("/dev/tty")], ports):
+        if problems := capture.confine([Path(), Path("/dev/tty")], ports, children):
             click.echo(f"iscsitrace: watch runs with more rights than it needs: {'; '.join(problems)}", err=True)
 
-    return confine if is_own_process() else lambda: None
+    return confine if is_own_process() else lambda _: None
 
 
 def _serve(listen: tuple[str, int] | None, web_config: str | None) -> tuple[Exposition | None, MetricsServer | None]:

@@ -1,14 +1,17 @@
-//! What a process gives up once its inputs are open: capabilities, new privileges, programs, other folders, TCP.
+//! What a process gives up once its inputs are open: capabilities, new privileges, programs, other folders and processes,
+//! the network.
 //!
 //! A packet is a message of a stranger. If a parser had a mistake, the process around it could do little: read, and write
 //! where its output goes. What the kernel does not support is reported and nothing else: a capture is worth more.
+
+mod system_calls;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use landlock::{
-    ABI, Access, AccessFs, AccessNet, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetError, RulesetStatus,
+    ABI, Access, AccessFs, AccessNet, BitFlags, NetPort, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope,
 };
 use rustix::fs::{Access as Permissions, AtFlags, CWD, accessat};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
@@ -16,6 +19,9 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 use crate::error::os_message;
 use crate::report::Event;
 use crate::settings::CaptureSettings;
+
+/// The newest that is known here; an older kernel refuses what it can.
+const NEWEST: ABI = ABI::V6;
 
 /// What this thread, and those that it starts, may still do.
 #[derive(Debug, Default, Clone)]
@@ -28,6 +34,8 @@ pub struct Confinement {
     pub written: Vec<PathBuf>,
     /// TCP ports at which it serves; 0 is any.
     pub ports: Vec<u16>,
+    /// Processes that it started, and ends.
+    pub children: Vec<i32>,
 }
 
 impl Confinement {
@@ -44,6 +52,10 @@ impl Confinement {
             Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => {}
             Ok(RulesetStatus::NotEnforced) => problems.push("the kernel has no Landlock".to_owned()),
             Err(error) => problems.push(format!("Landlock: {error}")),
+        }
+        // last: what came before may need a call that is refused from now on
+        if let Err(error) = system_calls::refuse(self.has_interfaces, !self.ports.is_empty(), &self.children) {
+            problems.push(format!("system calls stay possible: {error}"));
         }
         problems
     }
@@ -64,15 +76,18 @@ impl Confinement {
     }
 
     fn restrict(&self) -> Result<RulesetStatus, RulesetError> {
-        let writing = AccessFs::from_write(ABI::V3);
+        let writing = AccessFs::from_write(NEWEST);
+        // the scope of signals has no exceptions
+        let signals = if self.children.is_empty() { Scope::Signal.into() } else { BitFlags::EMPTY };
         let mut rules = Ruleset::default()
             .handle_access(writing | AccessFs::Execute)?
-            .handle_access(AccessNet::from_all(ABI::V4))?
+            .handle_access(AccessNet::from_all(NEWEST))?
+            .scope(signals | Scope::AbstractUnixSocket)?
             .create()?;
         for path in &self.written {
             // a path that does not exist is written by nobody
             let Ok(opened) = PathFd::new(path) else { continue };
-            let allowed = if path.is_dir() { writing } else { writing & AccessFs::from_file(ABI::V3) };
+            let allowed = if path.is_dir() { writing } else { writing & AccessFs::from_file(NEWEST) };
             rules = rules.add_rule(PathBeneath::new(opened, allowed))?;
         }
         for port in &self.ports {
@@ -82,14 +97,16 @@ impl Confinement {
     }
 }
 
-/// Gives up what the rest of a capture does not need, if that is wanted; returns what the kernel refused.
-pub fn of_capture(settings: &CaptureSettings) -> Option<Event> {
+/// Gives up what the rest of a capture does not need, if that is wanted; returns what the kernel refused. `child`: a program
+/// that captures, and is ended later.
+pub fn of_capture(settings: &CaptureSettings, child: Option<i32>) -> Option<Event> {
     if !settings.is_confined {
         return None;
     }
     let path = &settings.output.path;
     let written = if path.as_os_str() == "-" { Vec::new() } else { vec![folder_of(path)] };
-    let problems = Confinement { has_interfaces: true, written, ..Confinement::default() }.begin();
+    let children = child.into_iter().collect();
+    let problems = Confinement { has_interfaces: true, written, children, ..Confinement::default() }.begin();
     let text = format!("the capture runs with more rights than it needs: {}", problems.join("; "));
     (!problems.is_empty()).then_some(Event::Warning { text })
 }
