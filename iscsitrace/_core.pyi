@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "OPERATIONS",
+    "PDU_TYPES",
     "SECRET_KEYS",
     "SENSE_KEYS",
     "STATUSES",
@@ -47,6 +48,9 @@ __all__ = [
 
 OPERATIONS: tuple[str, ...]
 """Words of the category ``operation``; a code is the place in the tuple."""
+
+PDU_TYPES: dict[int, str]
+"""The title of each type of PDU (RFC 7143), by its opcode."""
 
 SENSE_KEYS: tuple[str, ...]
 """The name of each sense key (SPC-5)."""

@@ -336,6 +336,11 @@ task from before counts. Copies by TCP count once. What could not be judged, and
 **Severity.** `error`: it ends a command or a connection, stops a session, or data may be wrong. `warning`: a peer that
 follows the RFC may fail. `info`: it does no harm that packets show.
 
+**Not judged.** Whether the portals that SendTargets lists (section 13.8) can be reached: the RFC does not ask that
+every initiator reaches every portal, and no PDU tells whether the target or the network is at fault. The finding
+`portal_unreachable` says it, by SYNs and ARP requests without an answer. `watch` does not judge D21: a right digest
+may still come.
+
 **Names.** S: numbers of commands and statuses. T: tags and LUNs. D: data. M: messages beside commands. L: login and
 text. A row of `violations` is one violation; a connection has at most 16 rows of a rule and side, and the last of them
 counts the others.

@@ -16,23 +16,13 @@ from iscsitrace.measure.violations import Violated, violated
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table, null_value
 from iscsitrace.wording import amounts
+from iscsitrace.wording.rules import pdu_type
 from iscsitrace.wording.scsi_names import operation_name
 
 Array = NDArray[Any]
 
 ABORTING: Final = (1, 2, 4, 5, 6, 7)
 """Functions of task management that end commands (RFC 7143 section 11.5.1)."""
-_OPCODES: Final = {
-    0x00: "a NOP-Out",
-    0x01: "a SCSI Command",
-    0x02: "a Task Management Function Request",
-    0x03: "a Login Request",
-    0x04: "a Text Request",
-    0x05: "a Data-Out",
-    0x06: "a Logout Request",
-    0x10: "a SNACK Request",
-}
-"""What an initiator sends (RFC 7143 section 11.2.1.2)."""
 _ASYNC_SEVERITIES: Final = {0: "warning", 1: "warning", 2: "error", 3: "error", 4: "info", 255: "info"}
 """By AsyncEvent (RFC 7143 section 11.9.1)."""
 
@@ -131,8 +121,8 @@ def _rejects(capture: Capture) -> Batch:
     no_opcode = null_value("uint8")
 
     def word(opcode: int, reason: str) -> str:
-        what = "a PDU" if opcode == no_opcode else _OPCODES.get(opcode, f"a PDU with opcode {opcode:02X}h")
-        return f"the target rejected {what}: {reason}"
+        what = "PDU" if opcode == no_opcode else pdu_type(opcode)
+        return f"the target rejected a {what}: {reason}"
 
     return Batch(
         "reject",

@@ -158,7 +158,6 @@ class Live:
             "time_from_ns": None,
             "time_to_ns": None,
             "time_is_relative": False,
-            # a live pass judges nobody: its table of violations is empty
             "tables": [*DYNAMICS, "violations"],
         }
         return Trace(core_pass, options)

@@ -54,7 +54,7 @@ class Period:
     """The number in the ring of each row of ``cycles``; null where it is not known yet."""
 
 
-PERIOD_TABLES: Final = ("budget", "recoveries", "retransmissions", "senders", "write_starts")
+PERIOD_TABLES: Final = ("budget", "recoveries", "retransmissions", "senders", "violations", "write_starts")
 """The tables on request of a period: those of a diagnosis."""
 
 
@@ -138,8 +138,7 @@ class RingPass:
 
 
 def _period(from_ns: int, last_ns: int, core_pass: _core.Pass, cycle_numbers: NDArray[Any]) -> Period:
-    # the core judges nobody for periods: their table of violations is empty
-    return Period(from_ns, last_ns, _trace(core_pass, (*PERIOD_TABLES, "violations")), cycle_numbers)
+    return Period(from_ns, last_ns, _trace(core_pass, PERIOD_TABLES), cycle_numbers)
 
 
 def _trace(core_pass: _core.Pass, tables: Iterable[str]) -> Trace:

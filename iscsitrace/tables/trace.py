@@ -57,6 +57,7 @@ class Trace:
         sessions: Table
         parameters: Table
         icmp_errors: Table
+        host_questions: Table
         logical_units: Table
         alua_states: Table
         pdus: Table

@@ -295,7 +295,7 @@ NOTES: Final = {
     "D19": Note(
         "a",
         "Nothing, where the command ended; an initiator may return too many bytes.",
-        "Residual Count 2048 where 4096 bytes of the READ are not there.",
+        "Residual Count 2048 for a READ of 4096 bytes less than the Expected Data Transfer Length.",
         "INQUIRY that returns fewer bytes than asked for, with the right residual.",
     ),
     "D20": Note(
@@ -364,6 +364,12 @@ NOTES: Final = {
         "A READ behind a Logout Request for the session.",
         "Data-Out of a command that was sent before the Logout Request.",
     ),
+    "M10": Note(
+        "a g",
+        "The initiator waits for its time-out, and resets more and more.",
+        "An ABORT TASK without a response, 5 s after a LOGICAL UNIT RESET that came later was answered.",
+        "An ABORT TASK without a response while its task waits for a slow disk.",
+    ),
     "L1": Note(
         "a",
         "The login fails.",
@@ -399,12 +405,6 @@ NOTES: Final = {
         "The negotiation ends, or goes on for ever.",
         "A Text Request with another tag in the middle of a negotiation.",
         "Text in several PDUs with the C bit.",
-    ),
-    "L7": Note(
-        "g",
-        "The initiator waits for each such portal at each discovery.",
-        "A listed portal that answers neither ARP nor SYN.",
-        "A listed portal that nobody tried.",
     ),
 }
 """By rule."""

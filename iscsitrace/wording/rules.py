@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
+from iscsitrace.wording import amounts
+
 SEVERITIES: Final = ("info", "warning", "error")
 """From harmless to worst."""
 
@@ -28,7 +30,7 @@ class Rule:
     sentence: str
     broken: str
     """What a violation did, after "The target ", without a full stop; with ``{seen}`` and ``{expected}``;
-    ``{seen:key}`` is a login key."""
+    ``{seen:key}`` is a login key, ``{seen:pdu}`` a type of PDU, ``{seen:time}`` a time."""
 
     def did(self, side: str, seen: int | None, expected: int | None) -> str:
         """``The target asked for 28672 bytes in an R2T; MaxBurstLength is 16384``: no full stop, tags in hex."""
@@ -45,6 +47,10 @@ class _Number:
     def __format__(self, spec: str) -> str:
         if self._value is None:
             return "(unknown)"
+        if spec == "pdu":
+            return pdu_type(self._value)
+        if spec == "time":
+            return amounts.time(self._value)
         return _key(self._value) if spec == "key" else format(self._value, spec)
 
 
@@ -53,6 +59,13 @@ def _key(place: int) -> str:
     from iscsitrace import _core
 
     return str(_core.login_keys()[place]["name"])
+
+
+def pdu_type(opcode: int) -> str:
+    """``SCSI Data-In``; ``PDU with opcode 0x3c`` for one that RFC 7143 does not have."""
+    from iscsitrace import _core
+
+    return _core.PDU_TYPES.get(opcode, f"PDU with opcode {opcode:#04x}")
 
 
 @cache

@@ -22,6 +22,9 @@ _SHORT_READ = f"{_READ} --key {_SHORT}"
 _SHORT_ASKED = f"{_ASKED} --set target-key={_SHORT}"
 _BURSTS = "--key MaxBurstLength=8192 --key FirstBurstLength=8192"
 _QUIET = "--think-time 6s --bytes 128K"
+_PAUSES = "--think-time 1500ms"
+_LONG_READ = _READ.replace("512K", "2M")
+_SLOW = "--service-delay 20ms"
 _NEW_CONNECTION = "--fault rst,at=70s"
 """A login that ends a wait for ever."""
 _DIGESTS = "--key HeaderDigest=CRC32C --key DataDigest=CRC32C"
@@ -81,18 +84,19 @@ CONVERSATIONS = (
     _t("S5", _READ, "nth=16"),
     _t("S6", _READ, "nth=16"),
     _t("S7", _READ, "nth=16", f"{_READ} --set command-window=1", "iscsi.maxcmdsn + 1 < iscsi.expcmdsn"),
-    _t("S8", f"{_READ} --set command-window=4 {_NEW_CONNECTION}", "nth=20", f"{_READ} --set command-window=1"),
+    _t("S8", f"{_LONG_READ} --set command-window=4 {_NEW_CONNECTION}", "nth=20", f"{_READ} --set command-window=1"),
     _t("S9", _WRITE, "nth=16", f"{_WRITE} {_QUIET}"),
     _t("S10", _WRITE, "nth=16", f"{_WRITE} {_QUIET}"),
     _t("S11", _ASKED, "nth=5"),
     _i("S12", _WRITE, "nth=20"),
-    _i("S13", _READ.replace("512K", "4M"), "nth=16", f"{_READ} --queue-depth 16"),
+    # no queue is as deep as the statuses that it does not acknowledge
+    _i("S13", f"read --block-size 512 --bytes 2400K --queue-depth 64 {_PATH}", "nth=16", f"{_READ} --queue-depth 16"),
     _t("S14", _SHORT_READ, "nth=20"),
     _i("S15", _SHORT_ASKED, "nth=10"),
     _t("S16", f"{_ASKED} {_BURSTS}", "nth=8", seen="iscsi.r2tsn == 4"),
     _t("S17", f"{_READ} --set status=apart", "nth=12", seen="iscsi.opcode == 0x21 && iscsi.expdatasn == 2"),
     # tasks
-    _i("T1", f"{_READ} --queue-depth 4", "nth=8"),
+    _i("T1", f"{_READ} --queue-depth 4 {_SLOW}", "nth=8"),
     _t("T2", _WRITE, "nth=16", f"{_READ} --queue-depth 8 --random", "iscsi.initiatortasktag >= 0x40000000"),
     _t("T3", _WRITE, "nth=16"),
     _t("T4", _ASKED, "nth=3", seen="iscsi.opcode == 0x31 && iscsi.targettransfertag == 0xffffffff"),
@@ -157,17 +161,23 @@ CONVERSATIONS = (
     _t("D19", _READ, "nth=16", seen="iscsi.scsidata.O == 1 && iscsi.scsidata.readresidualcount == 512"),
     _t("D20", _READ, "nth=16", seen="iscsi.scsidata.U == 1 && iscsi.scsidata.readresidualcount == 0"),
     _i("D21", f"{_WRITE} --key DataDigest=CRC32C --set errors-allowed=99", "every=1"),
-    _t("D21", f"{_READ} {_DIGESTS}", "every=1", f"{_READ} {_DIGESTS} --fault bad-data-digest,nth=16"),
+    _t(
+        "D21",
+        f"{_READ} {_DIGESTS} --sessions 4",
+        "every=1",
+        f"{_READ} {_DIGESTS} --fault bad-data-digest,nth=16",
+    ),
     # management
-    _i("M1", f"{_READ} {_QUIET}", "", f"{_READ} {_QUIET} --fault M1,{_NEVER}"),
+    # other PDUs show that the ping arrived
+    _i("M1", f"{_READ} {_PAUSES}", "", f"{_READ} {_PAUSES} --fault M1,{_NEVER}"),
     _t("M2", f"{_READ} {_QUIET}"),
     _t("M3", f"{_READ} --set errors-allowed=9 --fault delayed-status,nth=16,by=30.01s"),
-    _t("M4", f"{_READ} --set errors-allowed=9 --fault delayed-status,nth=16,by=60s"),
-    _i("M5", _READ, seen="iscsi.opcode == 0x01 && iscsi.initiatortasktag == 0x40000000"),
     _t("M5", _READ),
     _i("M6", f"{_READ} --think-time 1s", "", f"{_READ} --think-time 1s --fault M6,{_NEVER}"),
     _t("M7", _READ, "nth=16", seen="iscsi.opcode == 0x3f"),
     _i("M8", _READ, "nth=16", seen="iscsi.opcode == 0x10"),
+    _i("M9", _READ, seen="iscsi.opcode == 0x01 && iscsi.initiatortasktag == 0x40000000"),
+    _t("M10", f"{_READ} --think-time 2s --set errors-allowed=9 --fault delayed-status,nth=12,by=60s"),
     # login and text
     _i("L1", _READ),
     _t("L1", _READ, seen="iscsi.opcode == 0x23 && iscsi.login.csg == 0 && iscsi.login.nsg == 3"),
@@ -176,7 +186,8 @@ CONVERSATIONS = (
     _t("L3", _READ, seen='iscsi.keyvalue == "MaxBurstLength=16777215"'),
     _i("L4", _READ),
     _t("L4", _READ),
-    _i("L5", f"{_READ} --seconds 5 --think-time 100ms", "", f"{_READ} --sessions 2"),
+    # the old session goes on during the login
+    _i("L5", f"{_READ.replace(' --bytes 512K', '')} --seconds 3 --queue-depth 4", "", f"{_READ} --sessions 2"),
     _i("L6", f"{_READ} --fault unreachable-portal", seen="iscsi.opcode == 0x04 && iscsi.text.C == 1"),
     _t(
         "L6",

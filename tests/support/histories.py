@@ -36,6 +36,7 @@ class Told:
             "asyncs",
             "logouts",
             "icmp_errors",
+            "host_questions",
             "logical_units",
             "alua_states",
         )

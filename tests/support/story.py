@@ -13,7 +13,7 @@ from iscsitrace.tables.table import Source
 from tests.support.tables_by_hand import MS, table
 
 SECOND = 1_000 * MS
-OTHERS = ("sessions", "connections", "logins", "texts", "icmp_errors", "logical_units", "alua_states")
+OTHERS = ("sessions", "connections", "logins", "texts", "icmp_errors", "host_questions", "logical_units", "alua_states")
 
 
 class Story:

@@ -49,10 +49,12 @@ pub fn emptied(
             (ETHER_TYPE_IPV4, ipv4(words, wire_length, PROTOCOL_TCP, 0, [[0; 4]; 2]))
         }
         NotTcp::Malformed => (ETHER_TYPE_IPV4, Vec::new()),
-        NotTcp::NotIp | NotTcp::OtherProtocol(_) if is_ip_alone => {
+        NotTcp::NotIp | NotTcp::Question(_) | NotTcp::OtherProtocol(_) if is_ip_alone => {
             (ETHER_TYPE_IPV4, ipv4(5, wire_length, PROTOCOL_EXPERIMENT, 0, [[0; 4]; 2]))
         }
-        NotTcp::NotIp | NotTcp::OtherProtocol(_) | NotTcp::UnsupportedLinkType => (ETHER_TYPE_EXPERIMENT, Vec::new()),
+        NotTcp::NotIp | NotTcp::Question(_) | NotTcp::OtherProtocol(_) | NotTcp::UnsupportedLinkType => {
+            (ETHER_TYPE_EXPERIMENT, Vec::new())
+        }
     };
     let captured = header_length.min(original.len());
     let (link_header, rest) = bytes.split_at_mut(captured);

@@ -3,6 +3,7 @@
 use iscsitrace_trace::conformance::rules::Rule;
 use iscsitrace_wire::cdb::{COMMANDS, Operation, Purpose};
 use iscsitrace_wire::key::{KEYS, OperationalKey, Scope, Use, Value};
+use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::sense::{SenseKey, additional_sense_codes};
 use iscsitrace_wire::status::Status;
 use pyo3::prelude::*;
@@ -97,6 +98,11 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         statuses.set_item(*status as u8, status.name())?;
     }
     module.add("STATUSES", statuses)?;
+    let pdu_types = PyDict::new(py);
+    for opcode in Opcode::ALL {
+        pdu_types.set_item(opcode.as_u8(), opcode.name())?;
+    }
+    module.add("PDU_TYPES", pdu_types)?;
     module.add("SENSE_KEYS", PyTuple::new(py, SenseKey::ALL.map(SenseKey::words))?)?;
     module.add_function(wrap_pyfunction!(scsi_commands, module)?)?;
     module.add_function(wrap_pyfunction!(sense_codes, module)?)?;

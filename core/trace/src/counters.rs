@@ -135,6 +135,9 @@ counters! {
     IcmpErrorsNotListed, "icmp_errors_not_listed", Warning,
         "ICMP errors about tracked connections that are not listed, beyond the limit of rows",
         "A router reports the same error for every packet. See icmp_errors for the first ones.";
+    HostQuestionsNotListed, "host_questions_not_listed", Info,
+        "ARP requests and pings that are not listed, beyond the limit of pairs of hosts",
+        "A scan of addresses, or a large network. Filter the capture (-f 'port 3260').";
     // joining two taps
     JoinWaitingDropped, "join_waiting_dropped", Warning,
         "packets of one tap that waited too long for the other tap, beyond the limit of packets that wait",

@@ -7,7 +7,7 @@ pub mod drain;
 mod prefetch;
 pub mod snapshot;
 
-use iscsitrace_wire::frame::{self as wire, NotTcp, Segment, segment};
+use iscsitrace_wire::frame::{self as wire, Address, NotTcp, Segment, segment};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::{Deserialize, Serialize};
 
@@ -28,8 +28,8 @@ use crate::settling::Settling;
 use crate::stream::reassembly::HoldBudget;
 use crate::stream::table::{ConnectionTable, Endpoint};
 use crate::tables::{
-    Columns, Connections, CounterRow, CounterRows, CycleId, Cycles, IcmpError, IcmpErrors, Id, NULL_U32, NULL_U64,
-    Segments, Tables, Wanted,
+    Columns, Connections, CounterRow, CounterRows, CycleId, Cycles, HostQuestion, IcmpError, IcmpErrors, Id, NULL_U32,
+    NULL_U64, Segments, Tables, Wanted,
 };
 
 /// Limits of what is kept at once.
@@ -51,6 +51,8 @@ impl Default for Limits {
     }
 }
 
+/// Maximum rows of questions whether a host is there.
+const QUESTIONS_MAX: usize = 1 << 12;
 /// Maximum ends of iSCSI connections that are known as portals.
 const PORTALS_MAX: usize = 1 << 16;
 
@@ -75,6 +77,8 @@ pub struct Pipeline {
     other_rows: [usize; 2],
     /// Where targets were reached so far: ends of iSCSI connections.
     portals: FxHashSet<Endpoint>,
+    /// The row of each kind of question of one address for another.
+    questions: FxHashMap<(u8, Address, Address), u32>,
     /// The iSCSI connections with rows of `segments`, and whether their client is the target.
     with_segments: FxHashMap<u32, bool>,
     settling: Settling,
@@ -195,6 +199,10 @@ impl Pipeline {
     fn not_tcp(&mut self, reason: &NotTcp, packet: &Packet<'_>) {
         let counter = match reason {
             NotTcp::IcmpError(error) if self.icmp_error(error, packet) => return,
+            NotTcp::Question(question) => {
+                self.question(question, packet);
+                Counter::NotTcp
+            }
             NotTcp::IcmpError(_) | NotTcp::NotIp | NotTcp::OtherProtocol(_) => Counter::NotTcp,
             NotTcp::Fragment => Counter::FragmentOfIp,
             NotTcp::Tunnel => Counter::Tunnel,
@@ -229,6 +237,38 @@ impl Pipeline {
             reporter_address: error.reporter.to_string(),
         });
         true
+    }
+
+    /// Counts a question whether a host is there, or its answer.
+    fn question(&mut self, question: &wire::Question, packet: &Packet<'_>) {
+        let wire::Question { kind, is_answer, asker, asked } = *question;
+        let rows = &mut self.context.tables.host_questions;
+        let row = match self.questions.get(&(kind as u8, asker, asked)) {
+            Some(&row) => row as usize,
+            None if rows.row_count() >= QUESTIONS_MAX => {
+                self.context.counters.add(Counter::HostQuestionsNotListed, None, packet.frame);
+                return;
+            }
+            None => {
+                self.questions.insert((kind as u8, asker, asked), rows.row_count() as u32);
+                rows.push(HostQuestion {
+                    kind: kind as u8,
+                    asker_address: asker.to_string(),
+                    asked_address: asked.to_string(),
+                    frame_first: packet.frame,
+                    time_first_ns: packet.time_ns,
+                    ..HostQuestion::default()
+                });
+                rows.row_count() - 1
+            }
+        };
+        if is_answer {
+            rows.answer_count[row] += 1;
+            rows.time_answered_ns[row] = packet.time_ns;
+        } else {
+            rows.question_count[row] += 1;
+            rows.time_last_ns[row] = packet.time_ns;
+        }
     }
 
     #[inline]

@@ -16,6 +16,7 @@ mod extension;
 mod headers;
 mod icmp;
 mod layer;
+mod question;
 #[cfg(any(test, feature = "samples"))]
 pub mod samples;
 #[cfg(test)]
@@ -26,7 +27,7 @@ pub use address::Address;
 use address::address;
 use extension::Following;
 use headers::*;
-pub use headers::{IcmpError, IcmpKind, NotTcp};
+pub use headers::{IcmpError, IcmpKind, NotTcp, Question, QuestionKind};
 pub use layer::Layer;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -238,6 +239,7 @@ fn after_ether_type<'a>(
         ETHER_TYPE_IPV4 => ipv4(after()?, see),
         ETHER_TYPE_IPV6 => ipv6(after()?, see),
         ETHER_TYPE_PPPOE => pppoe(after()?, see),
+        ETHER_TYPE_ARP => Err(question::arp(captured.get(next..).unwrap_or_default())),
         _ if ETHER_TYPES_TUNNEL.contains(&ether_type) => Err(NotTcp::Tunnel),
         _ => Err(NotTcp::NotIp),
     }
@@ -348,8 +350,14 @@ fn transport<'a>(
     let is_fragment = fragment != 0;
     match protocol {
         IP_PROTOCOL_TCP if !is_fragment => tcp(network, carried, see),
-        IP_PROTOCOL_ICMP if is_ipv4 && !is_fragment => Err(icmp::error(network.source, carried.captured)),
-        IP_PROTOCOL_ICMPV6 if !is_ipv4 && !is_fragment => Err(icmp::error_v6(network.source, carried.captured)),
+        IP_PROTOCOL_ICMP if is_ipv4 && !is_fragment => {
+            let ends = [network.source, network.destination];
+            Err(question::echo(ends, carried.captured).unwrap_or_else(|| icmp::error(ends[0], carried.captured)))
+        }
+        IP_PROTOCOL_ICMPV6 if !is_ipv4 && !is_fragment => {
+            let ends = [network.source, network.destination];
+            Err(question::icmpv6(ends, carried.captured).unwrap_or_else(|| icmp::error_v6(ends[0], carried.captured)))
+        }
         _ => match carried.of_ip(protocol, is_fragment, see)? {
             Inner::Ip(packet) => ip(packet, see),
             Inner::Ethernet(frame) => after_ether_type(frame, ETHERNET, see),

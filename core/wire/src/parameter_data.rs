@@ -181,6 +181,10 @@ fn name(designator_type: u8, code_set: u8, designator: &[u8]) -> Option<(Designa
 pub struct BlockLimits {
     /// Optimal transfer length granularity.
     pub optimal_granularity_blocks: Option<u16>,
+    /// Maximum transfer length.
+    pub maximum_transfer_blocks: Option<u32>,
+    /// Optimal transfer length.
+    pub optimal_transfer_blocks: Option<u32>,
     /// Optimal unmap granularity.
     pub unmap_granularity_blocks: Option<u32>,
 }
@@ -192,6 +196,8 @@ pub fn block_limits(data: &[u8]) -> Option<BlockLimits> {
     let whole = page(BLOCK_LIMITS, data).map(|(body, _)| &data[..4 + body.len()])?;
     Some(BlockLimits {
         optimal_granularity_blocks: bytes(whole, 6).map(u16::from_be_bytes).filter(|&blocks| blocks != 0),
+        maximum_transfer_blocks: bytes(whole, 8).map(u32::from_be_bytes).filter(|&blocks| blocks != 0),
+        optimal_transfer_blocks: bytes(whole, 12).map(u32::from_be_bytes).filter(|&blocks| blocks != 0),
         unmap_granularity_blocks: bytes(whole, 28).map(u32::from_be_bytes).filter(|&blocks| blocks != 0),
     })
 }
@@ -411,11 +417,22 @@ mod tests {
     fn block_limits_of_zero_are_none() {
         let mut page = vec![0, 0xb0, 0, 60];
         page.resize(64, 0);
-        let none = BlockLimits { optimal_granularity_blocks: None, unmap_granularity_blocks: None };
+        let none = BlockLimits {
+            optimal_granularity_blocks: None,
+            maximum_transfer_blocks: None,
+            optimal_transfer_blocks: None,
+            unmap_granularity_blocks: None,
+        };
         assert_eq!(block_limits(&page), Some(none));
         page[7] = 8;
+        (page[10], page[15]) = (1, 128);
         page[29] = 1;
-        let some = BlockLimits { optimal_granularity_blocks: Some(8), unmap_granularity_blocks: Some(65_536) };
+        let some = BlockLimits {
+            optimal_granularity_blocks: Some(8),
+            maximum_transfer_blocks: Some(256),
+            optimal_transfer_blocks: Some(128),
+            unmap_granularity_blocks: Some(65_536),
+        };
         assert_eq!(block_limits(&page), Some(some));
         assert_eq!(block_limits(&page[..31]), Some(BlockLimits { unmap_granularity_blocks: None, ..some }));
         // the 16 bytes of SBC-2

@@ -1,7 +1,7 @@
 """The rules of RFC 7143 that our programs break on demand, by their identifiers in conformance: by whom, and how.
 
 A rule is a fault of its name, like ``D18,every=3``. The core breaks it where it makes the PDU
-(core/lab/src/protocol/initiator/breach.rs, target/breach.rs). Left out: L7, which is about a network and no PDU.
+(core/lab/src/protocol/initiator/breach.rs, target/breach.rs).
 """
 
 from __future__ import annotations
@@ -87,14 +87,12 @@ BREACHES: Final[Mapping[str, Mapping[str, str]]] = {
     "M1": {"initiator": "Leaves a ping of the target unanswered; the target pings after 1 s without a PDU."},
     "M2": {"target": "Leaves a NOP-Out unanswered."},
     "M3": {"target": "Answers a task after it has reported its abort."},
-    "M4": {"target": "Leaves a task management function unanswered."},
-    "M5": {
-        "initiator": "Sends a command after the Logout Request.",
-        "target": "Leaves a Logout Request unanswered.",
-    },
+    "M5": {"target": "Leaves a Logout Request unanswered."},
     "M6": {"initiator": "Ignores that the target requests a logout within 3 s; the target does at its 10th command."},
     "M7": {"target": "Rejects a command that is legal."},
     "M8": {"initiator": "Sends a SNACK at ErrorRecoveryLevel 0."},
+    "M9": {"initiator": "Sends a command after the Logout Request."},
+    "M10": {"target": "Leaves a task management function unanswered."},
     # login and text
     "L1": {
         "initiator": "Asks to go on to the stage that the login is in.",

@@ -51,6 +51,7 @@ CATEGORIES: Final[dict[str, tuple[str, ...]]] = {
     "session_type": ("normal", "discovery", "unknown"),
     "session_end": ("logout", "closed", "reset", "reinstated", "refused", "open"),
     "ended_by": ("status", "abort", "reset", "connection_end", "session_end", "capture_end", "rejected"),
+    "question_kind": ("neighbor", "echo"),
     "icmp_kind": ("unreachable", "too_big", "time_exceeded", "parameter_problem"),
     "alua_state": (
         "active_optimized",

@@ -1,4 +1,4 @@
-//! NOPs, task management, logouts, asynchronous messages, Rejects and SNACKs: rules M1 to M9.
+//! NOPs, task management, logouts, asynchronous messages, Rejects and SNACKs: rules M1 to M10.
 //!
 //! A request counts as received once its receiver acknowledged, in its own stream, something that was sent behind it. From
 //! then on an answer that is missing is judged at later PDUs of the receiver, or where it closes the connection in order: never
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::numbers::Numbers;
 use super::rules::{Rule, Side};
-use super::sight::{Ended, Sight};
+use super::sight::{Ended, SETTLED_NS, Sight};
 use super::tasks::{OpenTask, Tasks};
 use super::violations::Found;
 use crate::stream::stamp::Stamp;
@@ -24,6 +24,8 @@ use crate::tables::CycleId;
 
 /// What its receiver did not answer for so long, while it did other things, is not answered.
 const UNANSWERED_NS: i64 = 5_000_000_000;
+/// A message may pass the tap so much later behind others than the close that follows it.
+const DELAY_NS: i64 = 100_000_000;
 /// Requests of a kind that are kept.
 const KEPT: usize = 64;
 /// Tasks that a function ended: as many as a reset may end at once.
@@ -76,9 +78,19 @@ struct Function {
     referenced: Option<u32>,
     lun: Option<[u8; 8]>,
     cmd_sn: SerialNumber,
+    at: Stamp,
+    /// When a later function had ended all its tasks: until then it may wait for them.
+    is_over_since_ns: Option<i64>,
 }
 
 impl Function {
+    /// Whether a function that is complete leaves it nothing to wait for.
+    fn is_ended_by(&self, other: &Function) -> bool {
+        let is_of_one_unit = self.code == ABORT_TASK || OF_UNIT.contains(&self.code);
+        let is_same_unit = OF_UNIT.contains(&other.code) && self.lun == other.lun;
+        self.at.frame < other.at.frame && ((is_of_one_unit && is_same_unit) || OF_TARGET.contains(&other.code))
+    }
+
     /// Whether a task that was sent before it is one that it ends.
     fn ends(&self, task: &OpenTask) -> bool {
         let is_before = task.cmd_sn.is_some_and(|cmd_sn| SerialNumber(cmd_sn).is_before(self.cmd_sn));
@@ -111,6 +123,17 @@ struct Asked {
     at: Stamp,
     seconds: u16,
     receipt: Receipt,
+}
+
+impl Asked {
+    fn period_ns(&self) -> i64 {
+        i64::from(self.seconds) * 1_000_000_000
+    }
+
+    /// M6: no logout came.
+    fn missed(&self) -> Found {
+        Found::new(Rule::M6, Side::Initiator, self.at).seen(self.seconds, self.seconds)
+    }
 }
 
 /// The exchanges of a connection since the last hole.
@@ -194,7 +217,8 @@ impl Exchanges {
                 if let (Some(tag), Some(code), Some(cmd_sn)) = (bhs.initiator_task_tag(), bhs.function(), bhs.cmd_sn())
                 {
                     let (referenced, lun) = (bhs.referenced_task_tag(), bhs.lun());
-                    push(&mut self.functions, Function { tag, code, referenced, lun, cmd_sn }, KEPT);
+                    let function = Function { tag, code, referenced, lun, cmd_sn, at, is_over_since_ns: None };
+                    push(&mut self.functions, function, KEPT);
                 }
             }
             Opcode::TaskManagementResponse => self.managed(bhs, at, tasks, sight),
@@ -275,6 +299,12 @@ impl Exchanges {
         let place = self.functions.iter().position(|function| Some(function.tag) == bhs.initiator_task_tag());
         let Some(function) = place.map(|place| self.functions.swap_remove(place)) else { return };
         let Some(exp_cmd_sn) = bhs.exp_cmd_sn().filter(|_| !sight.is_recovering) else { return };
+        if bhs.response() == Some(FUNCTION_COMPLETE) {
+            // the response also shows that earlier requests were received: TCP keeps their order
+            for earlier in self.functions.iter_mut().filter(|earlier| earlier.is_ended_by(&function)) {
+                earlier.is_over_since_ns.get_or_insert(at.time_ns);
+            }
+        }
         let ended = tasks.open_tasks().filter(|task| function.ends(task));
         match bhs.response() {
             Some(FUNCTION_COMPLETE) => {
@@ -346,9 +376,9 @@ impl Exchanges {
             let Some(said) = bhs.exp_stat_sn() else { return };
             report_unanswered(&mut self.pings[1], said, Rule::M1, Side::Initiator, at, sight);
             if let Some(asked) = &mut self.asked
-                && asked.receipt.note(said, at, (i64::from(asked.seconds) + 1) * 1_000_000_000)
+                && asked.receipt.note(said, at, asked.period_ns() + SETTLED_NS)
             {
-                sight.report(Found::new(Rule::M6, Side::Initiator, asked.at).seen(asked.seconds, asked.seconds));
+                sight.report(asked.missed());
                 self.asked = None;
             }
             return;
@@ -356,6 +386,14 @@ impl Exchanges {
         if let Some(said) = bhs.exp_cmd_sn().filter(|_| sight.agreed.is_alone) {
             report_unanswered(&mut self.pings[0], said, Rule::M2, Side::Target, at, sight);
         }
+        self.functions.retain(|function| {
+            let is_unanswered =
+                function.is_over_since_ns.is_some_and(|since_ns| at.time_ns.saturating_sub(since_ns) >= UNANSWERED_NS);
+            if is_unanswered {
+                sight.report(Found::new(Rule::M10, Side::Target, function.at).only_seen(function.tag));
+            }
+            !is_unanswered
+        });
         let Some(tag) = bhs.initiator_task_tag() else { return };
         if !matches!(opcode, Opcode::DataIn | Opcode::ScsiResponse | Opcode::ReadyToTransfer) {
             return;
@@ -382,10 +420,32 @@ impl Exchanges {
 
     /// The end of the connection.
     pub(super) fn finish(&self, ended: Ended, sight: &mut Sight<'_>) {
-        if let (Some(logout), Some(closed_ns)) = (self.logout, ended.closed_by_target_ns)
-            && closed_ns.saturating_sub(logout.time_ns) >= UNANSWERED_NS
+        let closed_ns = |side: Side| ended.closed_ns[side as usize];
+        let waited_ns =
+            |closed_ns: Option<i64>, since_ns: i64| closed_ns.map(|closed_ns| closed_ns.saturating_sub(since_ns));
+        if let Some(logout) = self.logout
+            && waited_ns(closed_ns(Side::Target), logout.time_ns) >= Some(UNANSWERED_NS)
         {
-            sight.report(Found::new(Rule::M5, Side::Target, logout));
+            let waited_ns = waited_ns(closed_ns(Side::Target), logout.time_ns).unwrap_or(0);
+            sight.report(Found::new(Rule::M5, Side::Target, logout).only_seen(waited_ns.unsigned_abs()));
+        }
+        for (pings, rule, side, asker) in [
+            (&self.pings[0], Rule::M2, Side::Target, Side::Initiator),
+            (&self.pings[1], Rule::M1, Side::Initiator, Side::Target),
+        ] {
+            // who asked waited no longer
+            for ping in pings {
+                let received_ns = ping.receipt.received_ns;
+                if received_ns.is_some_and(|since_ns| waited_ns(closed_ns(asker), since_ns) >= Some(SETTLED_NS)) {
+                    sight.report(Found::new(rule, side, ping.at).only_seen(ping.tag));
+                }
+            }
+        }
+        if let Some(asked) = self.asked.filter(|asked| asked.receipt.received_ns.is_some())
+            && closed_ns(Side::Initiator).is_none_or(|own_ns| closed_ns(Side::Target) <= Some(own_ns))
+            && waited_ns(closed_ns(Side::Target), asked.at.time_ns) >= Some(asked.period_ns() - DELAY_NS)
+        {
+            sight.report(asked.missed());
         }
     }
 }
@@ -462,8 +522,13 @@ mod tests {
         assert_eq!(pinged().wait(6).all(work(5, 100, 500)).found(), []);
         // the answer may be in the hole
         assert_eq!(pinged().all(work(5, 100, 500)).hole().wait(6).all(work(6, 101, 501)).found(), []);
-        // the capture ends
+        // the target itself ends the connection
         assert_eq!(pinged().all(work(5, 100, 500)).wait(6).close().found(), []);
+        // its initiator waits no longer
+        let given_up = pinged().all(work(5, 100, 500)).wait(2).closed_by(Side::Initiator);
+        assert_eq!(given_up.found(), [(Rule::M2, Side::Target, 3)]);
+        assert_eq!(pinged().wait(6).closed_by(Side::Initiator).found(), [], "nothing shows that it was received");
+        assert_eq!(pinged().all(work(5, 100, 500)).closed_by(Side::Initiator).found(), [], "too soon");
     }
 
     #[test]
@@ -477,6 +542,9 @@ mod tests {
         assert_eq!(answered.all([others[1]]).found(), []);
         let with_hole = pinged().all(work(5, 100, 500)).all([others[0]]).hole().wait(6);
         assert_eq!(with_hole.all([others[1]]).found(), []);
+        let closed = |side| pinged().all(work(5, 100, 500)).all([others[0]]).wait(2).closed_by(side).found();
+        assert_eq!(closed(Side::Target), [(Rule::M1, Side::Initiator, 3)]);
+        assert_eq!(closed(Side::Initiator), []);
         // one that asks for no answer
         let silent = Talk::logged_in(0).all([nop_in(RESERVED_TAG, RESERVED_TAG, 500, 100)]);
         assert_eq!(silent.all(work(5, 100, 500)).all([others[0]]).wait(6).all([others[1]]).found(), []);
@@ -567,6 +635,27 @@ mod tests {
         assert_eq!(asked().all([command(6, 101, 501)]).found(), []);
         assert_eq!(asked().all([logout(101, 501)]).wait(5).close().found(), [(Rule::M5, Side::Target, 5)]);
         assert_eq!(asked().hole().wait(5).all([command(6, 101, 501)]).found(), []);
+        // the target drops the connection then, or before
+        assert_eq!(asked().wait(3).close().found(), [(Rule::M6, Side::Initiator, 3)]);
+        assert_eq!(asked().wait(2).close().found(), []);
+        assert_eq!(asked().wait(3).closed_by(Side::Initiator).found(), []);
+    }
+
+    #[test]
+    fn a_function_is_answered_once_another_has_ended_its_tasks() {
+        let asked = || Talk::logged_in(0).all([command(5, 100, 500), function(ABORT_TASK, 9, 5, 101)]);
+        let reset = |lun: [u8; 8]| [function(5, 10, RESERVED_TAG, 101).lun(lun), function_response(0, 10, 500, 101)];
+        let later = work(6, 101, 501);
+        assert_eq!(asked().all(reset(LUN)).wait(6).all(later).found(), [(Rule::M10, Side::Target, 4)]);
+        // its task may still run: another unit was reset, or none
+        let other = [0, 2, 0, 0, 0, 0, 0, 0];
+        assert_eq!(asked().all(reset(other)).wait(6).all(later).found(), []);
+        assert_eq!(asked().wait(60).all(work(6, 101, 500)).found(), []);
+        let answered = asked().all([function_response(0, 9, 500, 101)]);
+        let [request, response] = reset(LUN);
+        let response = response.stat_sn(SerialNumber(501));
+        assert_eq!(answered.all([request, response]).wait(6).all(work(6, 101, 502)).found(), []);
+        assert_eq!(asked().all(reset(LUN)).hole().wait(6).all(later).found(), []);
     }
 
     #[test]

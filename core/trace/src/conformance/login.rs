@@ -1,4 +1,4 @@
-//! Logins and text rounds: stages, choices, results of keys, unanswered keys, tags; rules L1 to L4 and L6.
+//! Logins and text rounds: stages, choices, results of keys, unanswered keys, tags; rules L1 to L4 and L6; L5 is `iscsi/session/rivals`.
 //!
 //! A login is judged only from its first PDU on, without a hole. Of the values of secret keys nothing is kept.
 
@@ -109,6 +109,11 @@ impl Login {
             && seen != expected
         {
             sight.report(found(Rule::L1).seen(seen, expected));
+        } else if let (Some(next), Some(stage)) = (bhs.next_stage(), stage)
+            && next <= stage
+        {
+            // T asks to go on
+            sight.report(found(Rule::L1).seen(next, if stage == 0 { 1_u8 } else { FULL_FEATURE_PHASE }));
         }
         self.stage = stage;
         self.request = Some(Request {
@@ -279,6 +284,9 @@ impl Login {
     fn text_request(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
         let (Some(transfer_tag), Some(is_final)) = (bhs.target_transfer_tag(), bhs.is_final()) else { return };
         let tag = bhs.initiator_task_tag();
+        if is_final && bhs.is_continue() == Some(true) {
+            sight.report(Found::new(Rule::L6, Side::Initiator, at).only_seen(transfer_tag));
+        }
         if transfer_tag != RESERVED_TAG && sight.is_whole {
             let round = self.text.filter(|round| round.tag == tag && round.transfer_tag == Some(transfer_tag));
             if round.is_none() {
@@ -424,6 +432,10 @@ mod tests {
         assert_eq!(stages(vec![waiting, answered]), [(Rule::L1, Side::Target, 2)]);
         assert_eq!(stages(vec![first, login_response(0, 3, 499)]), [(Rule::L1, Side::Target, 2)]);
         assert_eq!(stages(vec![first, login_response(1, 3, 499)]), [(Rule::L1, Side::Target, 2)]);
+        // the initiator asks for a stage that is not further on
+        let staying = login_request(0, 0);
+        assert_eq!(stages(vec![staying]), [(Rule::L1, Side::Initiator, 1)]);
+        assert_eq!(stages(vec![login_request(0, 3)]), []);
         // another tag
         let renamed = login_request(1, 3).initiator_task_tag(2);
         assert_eq!(stages(vec![first, answered, renamed]), [(Rule::L6, Side::Initiator, 3)]);
@@ -468,6 +480,10 @@ mod tests {
         assert_eq!(whole(vec![first, response(0x44, true, 500, 101)]), wrong);
         assert_eq!(whole(vec![first, response(RESERVED_TAG, false, 500, 101)]), wrong);
         assert_eq!(whole(vec![request(8, RESERVED_TAG, false, 100), response(RESERVED_TAG, true, 500, 101)]), wrong);
+        // text that goes on is not final
+        let wrong = [(Rule::L6, Side::Initiator, 3)];
+        assert_eq!(whole(vec![first.is_continue(true)]), wrong);
+        assert_eq!(whole(vec![request(8, RESERVED_TAG, false, 100).is_continue(true)]), []);
         // its beginning may be in the hole
         assert_eq!(Talk::logged_in(0).hole().all([request(8, 0x44, true, 101), last]).found(), []);
     }

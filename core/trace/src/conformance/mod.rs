@@ -40,7 +40,7 @@ use iscsitrace_wire::opcode::Opcode;
 use crate::counters::Counters;
 use crate::iscsi::pdu::Pdu;
 use crate::stream::stamp::Stamp;
-use crate::tables::{CycleId, Violations};
+use crate::tables::Violations;
 use agreed::Agreed;
 use allegiance::Allegiance;
 use digests::{Digests, Pair};
@@ -48,8 +48,8 @@ use exchanges::Exchanges;
 use login::Login;
 use numbers::Numbers;
 use rules::{Rule, Side};
-pub(crate) use sight::Ended;
 use sight::Sight;
+pub(crate) use sight::{Command, Ended};
 use tasks::Tasks;
 use violations::{Found, Report};
 
@@ -141,7 +141,7 @@ impl Judge {
         &mut self,
         bhs: Bhs<'_>,
         first: Stamp,
-        cycle: CycleId,
+        command: Command,
         around: Around,
         violations: &mut Violations,
         counters: &mut Counters,
@@ -152,7 +152,7 @@ impl Judge {
         }
         let (mut sight, parts) = self.parts(around, violations, counters);
         parts.exchanges.command(bhs, first, &mut sight);
-        parts.tasks.command(bhs, first, cycle, &mut sight);
+        parts.tasks.command(bhs, first, command, &mut sight);
     }
 
     /// A PDU, complete or as far as it will ever be.
@@ -183,6 +183,9 @@ impl Judge {
             numbers.of_target(bhs, opcode, pdu.first, &mut sight);
         }
         exchanges.take(bhs, pdu.data, opcode, pdu.first, (numbers, tasks), &mut sight);
+        if opcode == Opcode::Reject {
+            tasks.reject(Bhs::new(pdu.data), pdu.first, &mut sight);
+        }
         tasks.take(bhs, opcode, pdu.first, &mut sight);
         if matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse | Opcode::TextRequest | Opcode::TextResponse)
             && let Some(agreed) = login.take(pdu, opcode, &mut sight)

@@ -58,7 +58,8 @@ pub struct Declaration {
     /// The rule, in one sentence.
     pub sentence: &'static str,
     /// What a violation did, behind "The target ": with `{seen}` and `{expected}`; `{seen:x}` is in hexadecimal, `{seen:key}` the
-    /// name of the key in that place of [`KEYS`](iscsitrace_wire::key::KEYS).
+    /// name of the key in that place of [`KEYS`](iscsitrace_wire::key::KEYS), `{seen:pdu}` that of the opcode,
+    /// and `{seen:time}` a time in ns.
     pub broken: &'static str,
 }
 
@@ -199,9 +200,9 @@ rules! {
         "The Data-Out of an R2T lie within its range and fill it up to the F bit."
         "sent a Data-Out that ends at {seen}; its R2T ends at {expected}";
     D10 "13.18" IT Warning
-        "With DataPDUInOrder=Yes, offsets rise within a sequence."
+        "With DataPDUInOrder=Yes, offsets rise continuously within a sequence."
         "sent data for offset {seen} where {expected} was next";
-    D11 "13.19" IT Warning
+    D11 "13.19, 11.8" IT Warning
         "With DataSequenceInOrder=Yes, sequences follow each other in the order of their offsets."
         "began a sequence at offset {seen} where {expected} was next";
     D12 "11.7.6" T Error
@@ -233,7 +234,7 @@ rules! {
         "set the U or O bit with a Residual Count of {seen}";
     D21 "13.1" IT Error
         "A digest is the CRC32C of what it covers."
-        "computed every digest of its PDUs of opcode {seen:x} wrongly";
+        "computed the digest of every {seen:pdu} wrongly";
     M1 "11.19" I Error
         "A NOP-In with a Target Transfer Tag is answered."
         "did not answer the NOP-In with Target Transfer Tag {seen:x}, and went on with other PDUs";
@@ -244,23 +245,26 @@ rules! {
         "The tasks that a task management function ends are not answered after its response."
         "went on with the task of tag {seen:x} behind the response of the function that ended it";
     M4 "11.5, 11.6.1" T Error
-        "Each Task Management Function Request is answered, and rightly."
+        "A Task Management Function Request for a task that the target has is not answered with \"Task does not exist\"."
         "said that the task of tag {seen:x} does not exist, which it had received and never answered";
     M5 "11.15, 11.14" T Error
         "A Logout Request is answered."
-        "did not answer a Logout Request until the connection was closed";
+        "did not answer a Logout Request: the initiator waited {seen:time} until the connection was closed";
     M6 "11.9.1" I Warning
         "An initiator that is asked to log out does so within Parameter3 seconds."
         "did not log out within {expected} s of the message that asks for it";
     M7 "11.17" T Error
         "A Reject is for a PDU that breaks a rule."
-        "rejected a PDU of opcode {seen:x} that breaks no rule";
+        "rejected a {seen:pdu} that breaks no rule";
     M8 "11.16" I Warning
         "A SNACK is sent only with ErrorRecoveryLevel above 0, for what was sent."
         "sent a SNACK that is not allowed";
     M9 "11.14" I Warning
         "No request follows a Logout Request on a connection that it closes."
         "sent a request behind the Logout Request";
+    M10 "11.5, 4.2.3.3" T Warning
+        "A Task Management Function Request is answered, at the latest when another function has ended its tasks."
+        "did not answer the Task Management Function Request with tag {seen:x}, and went on with other PDUs";
     L1 "11.12.3, 11.13.6" IT Error
         "A login goes from stage to stage as CSG, NSG and T allow."
         "went to login stage {seen} where {expected} was due";
@@ -273,15 +277,12 @@ rules! {
     L4 "6.2" IT Warning
         "Each key is sent once, where it is allowed, and answered."
         "did not answer {seen:key}, or sent it where it may not";
-    L5 "6.3.5, 10.1.1" I Error
+    L5 "6.3.5, 10.1.1" I Warning
         "A session has an ISID that no other live session of the initiator's name has."
-        "logged in with the ISID of a live session";
+        "logged in with the name and ISID of a session that it went on with";
     L6 "6.2, 11.10" IT Warning
         "A text negotiation makes progress under one tag, as C, F and the Target Transfer Tag allow."
-        "broke off a text negotiation: wrong tag, or text before the other side was done";
-    L7 "13.8" T Warning
-        "The portals that SendTargets lists can be used."
-        "listed a portal that does not answer";
+        "broke off a text negotiation: a wrong tag, F with C, or text before the other side was done";
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::agreed::Agreed;
 use super::rules::Side;
 use super::violations::{Found, Report};
 use crate::counters::Counters;
-use crate::tables::Violations;
+use crate::tables::{CycleId, Violations};
 
 /// What is skipped, closed or unanswered is judged after this time: what is under way has arrived by then.
 pub(super) const SETTLED_NS: i64 = 1_000_000_000;
@@ -36,9 +36,18 @@ impl Sight<'_> {
     }
 }
 
+/// What the pass knows of a command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Command {
+    /// Its row.
+    pub cycle: CycleId,
+    /// What its CDB asks for, where that is known.
+    pub asked_bytes: Option<u64>,
+}
+
 /// How a connection ended.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ended {
-    /// When the target closed it in order: it had read all that the initiator sent.
-    pub closed_by_target_ns: Option<i64>,
+    /// When the initiator, and the target closed it: a FIN behind all that they sent.
+    pub closed_ns: [Option<i64>; 2],
 }

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use super::rules::{Rule, Side};
-use super::sight::{SETTLED_NS, Sight};
+use super::sight::{Command, SETTLED_NS, Sight};
 use super::violations::Found;
 use crate::iscsi::ranges::{DATA, Ranges};
 use crate::stream::stamp::Stamp;
@@ -27,6 +27,8 @@ const ENDED_KEPT: usize = 64;
 const SPARE_MAX: usize = 8;
 /// Bursts without F that are kept.
 const UNFINISHED_MAX: usize = 64;
+/// Tags of two tasks at a time that are kept.
+const DOUBLED_MAX: usize = 64;
 
 /// Statuses that a Data-In may carry: those of commands that ended well (RFC 7143 section 11.7.3).
 const STATUSES_OF_DATA_IN: [Status; 4] =
@@ -57,6 +59,8 @@ struct Task {
     lun: Option<[u8; 8]>,
     cmd_sn: Option<u32>,
     expected_bytes: u32,
+    /// What its CDB asks for, where that is known.
+    asked_bytes: Option<u64>,
     is_read: bool,
     is_write: bool,
     /// Whether unsolicited Data-Out may follow the command.
@@ -76,6 +80,7 @@ struct Task {
     next_offset: u32,
     /// The end of the R2Ts so far.
     asked_end: u64,
+    /// In the order of their R2Ts.
     rounds: Vec<Round>,
     /// Whether a rule about its data was broken, or its end is in doubt: what follows from that is no violation of its own.
     is_in_doubt: bool,
@@ -107,6 +112,8 @@ pub(super) struct Tasks {
     spare: Vec<Box<Task>>,
     ended: VecDeque<(u32, End)>,
     unfinished: Vec<Unfinished>,
+    /// Tags that two tasks had at a time: what comes for them may be of either.
+    doubled: Vec<u32>,
 }
 
 /// An open task, for rules about what ends tasks.
@@ -141,7 +148,13 @@ impl Tasks {
     }
 
     /// The header of a SCSI Command.
-    pub(super) fn command(&mut self, bhs: Bhs<'_>, at: Stamp, cycle: CycleId, sight: &mut Sight<'_>) {
+    pub(super) fn command(
+        &mut self,
+        bhs: Bhs<'_>,
+        at: Stamp,
+        Command { cycle, asked_bytes }: Command,
+        sight: &mut Sight<'_>,
+    ) {
         let (Some(tag), Some(expected_bytes)) = (bhs.initiator_task_tag(), bhs.expected_data_transfer_length()) else {
             return;
         };
@@ -156,6 +169,9 @@ impl Tasks {
             is_again = !open.is_in_doubt;
             if is_again {
                 sight.report(found(Rule::T1).only_seen(tag));
+                if self.doubled.len() < DOUBLED_MAX {
+                    self.doubled.push(tag);
+                }
             }
         }
         let (is_read, is_write) = (bhs.is_read() == Some(true), bhs.is_write() == Some(true));
@@ -165,6 +181,7 @@ impl Tasks {
             lun: bhs.lun(),
             cmd_sn,
             expected_bytes,
+            asked_bytes,
             is_read,
             is_write,
             may_send_unsolicited: bhs.is_final() == Some(false),
@@ -180,8 +197,8 @@ impl Tasks {
             next_offset: 0,
             asked_end: 0,
             rounds: Vec::new(),
-            // its answers may be those of the first
-            is_in_doubt: is_again,
+            // its answers may be those of another
+            is_in_doubt: is_again || self.doubled.contains(&tag),
         };
         if immediate > 0 && is_write {
             task.bytes.add(0, i64::from(immediate), &DATA);
@@ -217,10 +234,25 @@ impl Tasks {
             Opcode::ScsiResponse => self.response(bhs, at, sight),
             Opcode::TaskManagementRequest => self.managed(bhs, at, sight),
             // it may end any task
-            Opcode::Reject | Opcode::AsyncMessage => self.open.values_mut().for_each(|task| task.is_in_doubt = true),
+            Opcode::AsyncMessage => self.doubt_all(),
             _ => {}
         }
         self.settle(at.time_ns, sight);
+    }
+
+    /// A Reject of the PDU with this header: it may end any task. Upon a header alone it may come before the rest of the PDU.
+    pub(super) fn reject(&mut self, rejected: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
+        if rejected.opcode() == Some(Opcode::DataOut) {
+            let open = rejected.initiator_task_tag().and_then(|tag| self.open.get(&tag));
+            if open.is_some_and(|task| task.awaits(rejected)) {
+                self.data_out(rejected, at, sight);
+            }
+        }
+        self.doubt_all();
+    }
+
+    fn doubt_all(&mut self) {
+        self.open.values_mut().for_each(|task| task.is_in_doubt = true);
     }
 
     /// D16: the longest data segment that the receiver takes.
@@ -391,13 +423,15 @@ impl Task {
         self.byte_count += u64::from(length) - twice;
         if twice > 0 && !sight.is_recovering {
             sight.report(found(Rule::D12).only_seen(twice));
-        } else if offset < self.next_offset && !sight.is_recovering {
-            let (rule, is_agreed) = if self.sequence_bytes > 0 {
-                (Rule::D10, sight.agreed.data_pdu_in_order)
+        } else if !sight.is_recovering {
+            // within a sequence addresses rise continuously
+            let is_within = self.sequence_bytes > 0;
+            let (rule, is_agreed, is_in_order) = if is_within {
+                (Rule::D10, sight.agreed.data_pdu_in_order, offset == self.next_offset)
             } else {
-                (Rule::D11, sight.agreed.data_sequence_in_order)
+                (Rule::D11, sight.agreed.data_sequence_in_order, offset >= self.next_offset)
             };
-            if is_agreed == Some(true) {
+            if is_agreed == Some(true) && !is_in_order {
                 sight.report(found(rule).seen(offset, self.next_offset));
             }
         }
@@ -446,11 +480,12 @@ impl Task {
             return;
         }
         self.judge_again(start, length, &found, sight);
-        if u64::from(start) < self.asked_end
-            && !sight.is_recovering
-            && sight.agreed.data_sequence_in_order == Some(true)
-        {
-            sight.report(found(Rule::D11).seen(start, self.asked_end));
+        // consecutive R2Ts are for continuous ranges, which begin where the unsolicited data end
+        let unsolicited_end = self.due_end.unwrap_or(0).max(self.unsolicited_bytes);
+        let next = self.asked_end.max(u64::from(unsolicited_end));
+        let is_in_order = (self.asked_end..=next).contains(&u64::from(start));
+        if !is_in_order && !sight.is_recovering && sight.agreed.data_sequence_in_order == Some(true) {
+            sight.report(found(Rule::D11).seen(start, next));
         }
         self.asked_end = self.asked_end.max(end);
         if self.rounds.len() < ROUNDS_MAX {
@@ -485,6 +520,12 @@ impl Task {
         if again > 0 {
             sight.report(found(Rule::D7).only_seen(again));
         }
+    }
+
+    /// Whether a Data-Out for an R2T comes behind all that came for it.
+    fn awaits(&self, bhs: Bhs<'_>) -> bool {
+        let round = self.rounds.iter().find(|round| bhs.target_transfer_tag() == Some(round.target_transfer_tag));
+        round.zip(bhs.data_sn()).is_some_and(|(round, data_sn)| data_sn.0 >= round.next_data_sn)
     }
 
     /// A Data-Out. Returns whether its burst is complete with it.
@@ -525,6 +566,13 @@ impl Task {
             }
             return false;
         };
+        if place > 0
+            && self.rounds[place].sent_bytes == 0
+            && sight.agreed.data_sequence_in_order == Some(true)
+            && !sight.is_recovering
+        {
+            sight.report(found(Rule::D11).seen(offset, self.rounds[0].next_offset));
+        }
         let round = &mut self.rounds[place];
         if bhs.lun().is_some_and(|lun| Some(lun) != round.lun && Some(lun) != self.lun) {
             sight.report(found(Rule::T6));
@@ -541,12 +589,12 @@ impl Task {
             self.is_in_doubt = true;
             return false;
         }
-        if offset < round.next_offset && sight.agreed.data_pdu_in_order == Some(true) && !sight.is_recovering {
+        if offset != round.next_offset && sight.agreed.data_pdu_in_order == Some(true) && !sight.is_recovering {
             sight.report(found(Rule::D10).seen(offset, round.next_offset));
         }
         round.next_offset = u32::try_from(end).unwrap_or(u32::MAX);
         if is_final {
-            self.rounds.swap_remove(place);
+            self.rounds.remove(place);
         }
         is_complete
     }
@@ -576,6 +624,120 @@ impl Task {
             if self.is_read || self.is_write {
                 sight.report(found(rule).seen(self.byte_count, expected));
             }
+        } else {
+            // the field counts with its bit alone
+            let residual = if is_over || is_under { u64::from(residual) } else { 0 };
+            if let Some(right) = self.right_residual(residual, is_over, is_under) {
+                sight.report(found(Rule::D19).seen(residual, right));
+            }
         }
+    }
+
+    /// The residual that the final response must have instead of its own: by what the command asks for, or else by the data
+    /// of one that ended early. None if it is right by either, or if neither is known.
+    fn right_residual(&self, residual: u64, is_over: bool, is_under: bool) -> Option<u64> {
+        let expected = u64::from(self.expected_bytes);
+        let is_contrary = |asked: u64| (is_over && asked < expected) || (is_under && asked > expected);
+        let by_cdb = self.asked_bytes.filter(|&asked| !is_contrary(asked)).map(|asked| asked.abs_diff(expected));
+        let by_data = is_under.then(|| expected - self.byte_count.min(expected));
+        let right = [by_cdb, by_data].into_iter().flatten();
+        if right.clone().any(|each| each == residual) { None } else { right.clone().next() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use iscsitrace_wire::bhs::BhsBuilder;
+    use iscsitrace_wire::serial::SerialNumber;
+
+    use super::super::tests::*;
+    use super::*;
+
+    /// A write of 8192 bytes without immediate data: frame 3, and one R2T for all of them: frame 4.
+    fn asked() -> Talk {
+        let write = command(5, 100, 500).is_write(true).expected_data_transfer_length(8192);
+        let r2t = BhsBuilder::new(Opcode::ReadyToTransfer).lun(LUN).initiator_task_tag(5).target_transfer_tag(9);
+        Talk::logged_in(0).all([write, of_target(r2t.desired_data_transfer_length(8192), 500, 101)])
+    }
+
+    fn data_out(data_sn: u32, offset: u32) -> BhsBuilder {
+        let header = BhsBuilder::new(Opcode::DataOut).lun(LUN).initiator_task_tag(5).target_transfer_tag(9);
+        header.data_sn(SerialNumber(data_sn)).buffer_offset(offset).exp_stat_sn(SerialNumber(500))
+    }
+
+    fn reject(talk: &mut Talk, rejected: BhsBuilder) {
+        let header = BhsBuilder::new(Opcode::Reject).is_final(true).initiator_task_tag(RESERVED_TAG);
+        let rejected = rejected.data_segment_length(2048).build();
+        talk.send(of_target(header.reject_reason(9), 500, 101), &rejected);
+    }
+
+    #[test]
+    fn a_reject_shows_the_header_of_a_pdu_whose_rest_comes_later() {
+        // behind the target's tap: it rejects upon the header
+        let mut talk = asked();
+        talk.send(data_out(0, 0), &[1; 2048]);
+        reject(&mut talk, data_out(1, 4096));
+        talk.send(data_out(1, 4096), &[1; 2048]);
+        assert_eq!(talk.found(), [(Rule::D10, Side::Initiator, 6)]);
+        // the initiator's: all was sent before
+        let mut talk = asked();
+        talk.send(data_out(0, 0), &[1; 2048]);
+        talk.send(data_out(1, 4096), &[1; 2048]);
+        reject(&mut talk, data_out(1, 4096));
+        assert_eq!(talk.found(), [(Rule::D10, Side::Initiator, 6)]);
+        // a Reject of what is right, and of what no R2T of the task asked for
+        for rejected in [data_out(1, 2048), data_out(1, 4096).target_transfer_tag(8)] {
+            let mut talk = asked();
+            talk.send(data_out(0, 0), &[1; 2048]);
+            reject(&mut talk, rejected);
+            assert_eq!(talk.found(), []);
+        }
+    }
+
+    #[test]
+    fn answers_for_a_tag_of_two_tasks_may_be_of_either() {
+        let twice = || Talk::logged_in(0).all([command(5, 100, 500), command(5, 101, 500)]);
+        let t1 = (Rule::T1, Side::Initiator, 4);
+        let again = [status(5, 0, 500, 102), command(5, 102, 501), status(5, 0, 501, 103), status(5, 0, 502, 103)];
+        assert_eq!(twice().all(again).found(), [t1]);
+        // another tag
+        let other = [command(6, 102, 500), status(6, 0, 500, 103), status(6, 0, 501, 103)];
+        assert_eq!(twice().all(other).found(), [t1, (Rule::T3, Side::Target, 7)]);
+    }
+
+    /// A read of this Expected Data Transfer Length that ends GOOD, after so many bytes of data.
+    fn ended(talk: Talk, expected_bytes: u32, data_bytes: usize, end: impl Fn(BhsBuilder) -> BhsBuilder) -> bool {
+        let read = command(5, 100, 500).is_read(true).expected_data_transfer_length(expected_bytes);
+        let mut talk = talk.all([read]);
+        let data = BhsBuilder::new(Opcode::DataIn).initiator_task_tag(5).target_transfer_tag(RESERVED_TAG);
+        talk.send(of_target(data.is_final(true), 0, 101), &vec![1; data_bytes]);
+        let talk = talk.all([end(status(5, 0, 500, 101))]);
+        assert!(
+            talk.found().iter().all(|&(rule, side, _)| (rule, side) == (Rule::D19, Side::Target)),
+            "{:?}",
+            talk.found()
+        );
+        !talk.found().is_empty()
+    }
+
+    #[test]
+    fn the_residual_is_that_of_the_command_or_of_its_data() {
+        let asking = |bytes| Talk::logged_in(0).asks(bytes);
+        let over = |count: u32| move |end: BhsBuilder| end.is_overflow(true).residual_count(count);
+        let under = |count: u32| move |end: BhsBuilder| end.is_underflow(true).residual_count(count);
+        let none = |end: BhsBuilder| end;
+        // the command has more than the initiator expects
+        assert!(!ended(asking(8192), 4096, 4096, over(4096)));
+        assert!(ended(asking(8192), 4096, 4096, over(512)));
+        assert!(ended(asking(8192), 4096, 4096, none));
+        assert!(ended(asking(4096), 4096, 4096, over(512)));
+        // less, by the command or by what the device had
+        assert!(!ended(asking(4096), 8192, 4096, under(4096)));
+        assert!(!ended(asking(8192), 8192, 4096, under(4096)));
+        assert!(ended(asking(4096), 8192, 4096, under(8192)));
+        assert!(!ended(asking(4096), 4096, 4096, none));
+        // what it asks for is not known: a hole, an unknown size of blocks
+        assert!(!ended(Talk::logged_in(0), 4096, 4096, over(512)));
+        assert!(ended(Talk::logged_in(0), 8192, 4096, under(8192)));
     }
 }

@@ -4,6 +4,7 @@ use iscsitrace_wire::bhs::{BhsBuilder, RESERVED_TAG};
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::*;
+use crate::tables::CycleId;
 
 /// The connection of a conversation.
 pub(super) const CONNECTION: u32 = 3;
@@ -18,6 +19,8 @@ pub(super) struct Talk {
     counters: Counters,
     frame: u64,
     waited_ns: i64,
+    /// What the CDBs of its commands ask for.
+    asked_bytes: Option<u64>,
 }
 
 pub(super) fn login_request(stage: u8, next_stage: u8) -> BhsBuilder {
@@ -69,8 +72,9 @@ impl Talk {
         let mut talk = Self::default();
         talk.send(login_request(1, 3), b"");
         talk.send(login_response(1, 3, 499), b"");
-        let level = Some(error_recovery_level);
-        talk.judge.agreed = Agreed { is_alone: true, error_recovery_level: level, ..Agreed::default() };
+        let (level, yes) = (Some(error_recovery_level), Some(true));
+        let in_order = Agreed { data_pdu_in_order: yes, data_sequence_in_order: yes, ..Agreed::default() };
+        talk.judge.agreed = Agreed { is_alone: true, error_recovery_level: level, ..in_order };
         talk
     }
 
@@ -87,7 +91,8 @@ impl Talk {
         let Some(opcode) = pdu.bhs().opcode() else { panic!("no opcode") };
         let (around, violations, counters) = (Self::around(), &mut self.violations, &mut self.counters);
         if opcode == Opcode::ScsiCommand {
-            self.judge.command(pdu.bhs(), at, CycleId::new(self.frame as u32), around, violations, counters);
+            let command = Command { cycle: CycleId::new(self.frame as u32), asked_bytes: self.asked_bytes };
+            self.judge.command(pdu.bhs(), at, command, around, violations, counters);
         } else if !opcode.is_initiator() {
             self.judge.said(pdu.bhs());
         }
@@ -112,10 +117,21 @@ impl Talk {
         self
     }
 
+    /// Its commands ask for so many bytes.
+    pub(super) fn asks(mut self, bytes: u64) -> Self {
+        self.asked_bytes = Some(bytes);
+        self
+    }
+
     /// The target closes the connection.
-    pub(super) fn close(mut self) -> Self {
-        let closed_ns = (self.frame as i64 + 1) * 1_000_000 + self.waited_ns;
-        let ended = Ended { closed_by_target_ns: Some(closed_ns) };
+    pub(super) fn close(self) -> Self {
+        self.closed_by(Side::Target)
+    }
+
+    /// A side closes the connection.
+    pub(super) fn closed_by(mut self, side: Side) -> Self {
+        let closed_ns = Some((self.frame as i64 + 1) * 1_000_000 + self.waited_ns);
+        let ended = Ended { closed_ns: [Side::Initiator, Side::Target].map(|own| closed_ns.filter(|_| own == side)) };
         self.judge.finish(ended, Self::around(), &mut self.violations, &mut self.counters);
         self
     }

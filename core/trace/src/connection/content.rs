@@ -108,7 +108,7 @@ impl IscsiContent {
             let is_other_lost = is_lost[1 - direction];
             framer.finish(&mut ConnectionListener::new(&mut self.connection, context, direction == 0, is_other_lost));
         }
-        self.connection.judge_end(fins_ns[usize::from(self.is_client_initiator)], context);
+        self.connection.judge_end([0, 1].map(|side| fins_ns[self.direction(side)]), context);
         let has_gap = self.connection.has_gap;
         let unread = self.framers.each_ref().map(|framer| UnreadBytes {
             bytes: framer.unexplained_bytes(),

@@ -192,6 +192,20 @@ fn describe(iscsi: &IscsiContent, row: &mut Connection) {
     row.digest_errors_to_target = iscsi.framers[0].digest_errors;
     row.digest_errors_to_initiator = iscsi.framers[1].digest_errors;
     [row.pdu_count_to_target, row.pdu_count_to_initiator] = connection.pdu_count;
+    macro_rules! last {
+        ($of:expr => $opcode:ident $time:ident $frame:ident $is_new:ident) => {
+            if let Some(last) = $of {
+                (row.$opcode, row.$time, row.$frame) = (last.opcode, last.at.time_ns, last.at.frame);
+                row.$is_new = last.is_first;
+            }
+        };
+    }
+    let [to_target, to_initiator] = connection.last_pdus.of;
+    last!(to_target => last_pdu_opcode_to_target last_pdu_to_target_ns last_pdu_to_target_frame is_last_pdu_new_to_target);
+    last!(
+        to_initiator => last_pdu_opcode_to_initiator last_pdu_to_initiator_ns last_pdu_to_initiator_frame
+            is_last_pdu_new_to_initiator
+    );
     [row.missing_pdu_count_to_target, row.missing_pdu_count_to_initiator] = connection.missing.count;
     let [header, data]: [fn(&Framer) -> DigestUse; 2] = [|framer| framer.header_digest, |framer| framer.data_digest];
     row.header_digest = digest_code(iscsi.framers.each_ref().map(header));

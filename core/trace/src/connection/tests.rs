@@ -1,6 +1,7 @@
 //! The rows of a connection whose client is the target, packet by packet.
 
 use iscsitrace_wire::frame::{Address, LinkType, TcpFlags};
+use iscsitrace_wire::opcode::Opcode;
 
 use super::*;
 use crate::connection::content::IscsiContent;
@@ -8,8 +9,9 @@ use crate::iscsi::connection::IscsiConnection;
 use crate::iscsi::digest_use::DigestUse;
 use crate::iscsi::framer::Framer;
 use crate::iscsi::session::SessionEnd;
-use crate::tables::NULL_U16;
+use crate::stream::stamp::Stamp;
 use crate::tables::{Connection, NULL_U64};
+use crate::tables::{NULL_U8, NULL_U16};
 
 const MS: i64 = 1_000_000;
 const SYN: u8 = 0x02;
@@ -237,6 +239,7 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
     let iscsi = talk.iscsi();
     iscsi.connection.login.cid = Some(9);
     (iscsi.connection.pdu_count, iscsi.connection.missing.count) = ([3, 4], [5, 6]);
+    iscsi.connection.last_pdus.note(Opcode::ScsiCommand, Stamp { time_ns: 50 * MS, frame: 6 });
     for (framer, explained_bytes) in iscsi.framers.iter_mut().zip([11, 22]) {
         (framer.explained_bytes, framer.digest_errors) = (explained_bytes, explained_bytes + 1);
         (framer.header_digest, framer.data_digest) = (DigestUse::Known(true), DigestUse::Known(false));
@@ -289,6 +292,10 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         cut_bytes_to_target: 0,
         explained_bytes_to_target: 11,
         pdu_count_to_target: 3,
+        last_pdu_opcode_to_target: 0x01,
+        last_pdu_to_target_ns: 50 * MS,
+        last_pdu_to_target_frame: 6,
+        is_last_pdu_new_to_target: true,
         missing_pdu_count_to_target: 5,
         digest_errors_to_target: 12,
         retransmitted_packets_to_target: 2,
@@ -316,6 +323,10 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
         cut_bytes_to_initiator: 15,
         explained_bytes_to_initiator: 22,
         pdu_count_to_initiator: 4,
+        last_pdu_opcode_to_initiator: NULL_U8,
+        last_pdu_to_initiator_ns: NULL_NS,
+        last_pdu_to_initiator_frame: NULL_U64,
+        is_last_pdu_new_to_initiator: false,
         missing_pdu_count_to_initiator: 6,
         digest_errors_to_initiator: 23,
         retransmitted_packets_to_initiator: 0,

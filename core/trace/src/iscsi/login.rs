@@ -114,6 +114,9 @@ impl Login {
             if let Some(state) = context.sessions.state_mut(replaced) {
                 state.endings.note(time_ns, Ending::Session);
             }
+            if context.tables.wanted.violations {
+                context.sessions.rivals.add(replaced, connection, pdu.first);
+            }
         }
         if let Some(cid) = self.cid.filter(|_| self.is_further)
             && let Some(state) = context.sessions.state_mut(session)

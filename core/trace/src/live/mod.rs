@@ -45,9 +45,10 @@ const STEP_BACK_NS: i64 = 10_000_000_000;
 /// A lag below this does not count.
 const LAG_NONE: Duration = Duration::from_millis(200);
 
-/// The senders' behaviour and the time breakdown.
-const DYNAMICS: Wanted =
-    Wanted { senders: true, budget: true, recoveries: true, retransmissions: true, ..Wanted::NONE };
+/// What is always wanted: who breaks the protocol. A judge who missed a part would have to begin anew.
+const ALWAYS: Wanted = Wanted { violations: true, ..Wanted::NONE };
+/// The senders' behaviour and the time breakdown, too.
+const DYNAMICS: Wanted = Wanted { senders: true, budget: true, recoveries: true, retransmissions: true, ..ALWAYS };
 
 /// What to read, and how.
 #[derive(Debug, Clone)]
@@ -175,7 +176,7 @@ impl Live {
             }
             Origin::Reader(name, reader) => (name, reader),
         };
-        let mut pipeline = Pipeline::new(if settings.has_dynamics { DYNAMICS } else { Wanted::NONE });
+        let mut pipeline = Pipeline::new(if settings.has_dynamics { DYNAMICS } else { ALWAYS });
         pipeline.limits.connections = CONNECTIONS_MAX;
         pipeline.limits.iscsi_connections = CONNECTIONS_MAX;
         Ok(Self {
@@ -392,7 +393,7 @@ impl Live {
     }
 
     fn set_dynamics(&mut self, is_wanted: bool) {
-        self.pipeline.set_wanted(if is_wanted { DYNAMICS } else { Wanted::NONE });
+        self.pipeline.set_wanted(if is_wanted { DYNAMICS } else { ALWAYS });
     }
 
     /// Makes the current end the end of the input: a file is read as far as it is written now, another source as far as

@@ -34,7 +34,7 @@ pub struct Span {
 /// The standing state.
 #[derive(Debug, Default)]
 pub struct Snapshot {
-    /// `connections`, `sessions`, `logical_units`, `alua_states`, `icmp_errors`, `counters`; `senders`, `recoveries`,
+    /// `connections`, `sessions`, `logical_units`, `alua_states`, `icmp_errors`, `host_questions`, `counters`; `senders`, `recoveries`,
     /// `retransmissions` and the `budget` of the span, if they are wanted. Of the past also commands and other exchanges.
     pub tables: Tables,
     /// The current iSCSI connections: those that are open, or were a moment ago.
@@ -92,6 +92,7 @@ impl Pipeline {
         tables.sessions = self.context.sessions.rows.clone();
         (tables.logical_units, tables.alua_states) = self.context.sessions.logical_units();
         tables.icmp_errors = self.context.tables.icmp_errors.clone();
+        tables.host_questions = self.context.tables.host_questions.clone();
         // those of closed connections were turned at their end
         for connection in self.connections().filter(|each| each.has_icmp_errors && each.is_flipped()) {
             turn(&mut tables.icmp_errors, connection.number);

@@ -76,6 +76,7 @@ impl Periods {
         recoveries: true,
         senders: true,
         budget: true,
+        violations: true,
         ..Wanted::NONE
     };
 

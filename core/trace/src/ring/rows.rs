@@ -43,6 +43,10 @@ pub(super) fn keep_active(tables: &mut Tables, from_ns: i64) {
         let last_ns = tables.recoveries.time_last_ns[row];
         connections.contains(&tables.recoveries.connection[row]) && (last_ns == NULL_NS || last_ns >= from_ns)
     });
+    keep!(host_questions where |row| {
+        let questions = &tables.host_questions;
+        questions.time_last_ns[row].max(questions.time_answered_ns[row]) >= from_ns
+    });
     keep!(logical_units where |row| sessions.contains(&tables.logical_units.session[row]));
     keep!(alua_states where |row| sessions.contains(&tables.alua_states.session[row]));
     keep!(budget where |row| tables.budget.time_last_ns[row] > from_ns);

@@ -98,6 +98,14 @@ table! {
         explained_bytes_to_target: u64 [bytes] => counter;
         /// to target: iSCSI PDUs whose header was read, at least up to the Initiator Task Tag
         pdu_count_to_target: u64 [PDUs] => counter;
+        /// to target: opcode of the last of these
+        last_pdu_opcode_to_target: u8 = null, "RFC 7143 section 11.2.1.2" => kept;
+        /// to target: capture time of its first byte
+        last_pdu_to_target_ns: i64 [ns] = null => kept;
+        /// to target: frame with its first byte
+        last_pdu_to_target_frame: u64 = null => kept;
+        /// to target: whether no PDU of its type came before it
+        is_last_pdu_new_to_target: bool => kept;
         /// to target: iSCSI PDUs missing from the capture, by sequence numbers and bytes that were not decoded
         missing_pdu_count_to_target: u64 [PDUs] => counter;
         /// to target: header and data digests that do not match
@@ -152,6 +160,14 @@ table! {
         explained_bytes_to_initiator: u64 [bytes] => counter;
         /// to initiator: iSCSI PDUs whose header was read, at least up to the Initiator Task Tag
         pdu_count_to_initiator: u64 [PDUs] => counter;
+        /// to initiator: opcode of the last of these
+        last_pdu_opcode_to_initiator: u8 = null, "RFC 7143 section 11.2.1.2" => kept;
+        /// to initiator: capture time of its first byte
+        last_pdu_to_initiator_ns: i64 [ns] = null => kept;
+        /// to initiator: frame with its first byte
+        last_pdu_to_initiator_frame: u64 = null => kept;
+        /// to initiator: whether no PDU of its type came before it
+        is_last_pdu_new_to_initiator: bool => kept;
         /// to initiator: iSCSI PDUs missing from the capture, by sequence numbers and bytes that were not decoded
         missing_pdu_count_to_initiator: u64 [PDUs] => counter;
         /// to initiator: header and data digests that do not match
@@ -280,6 +296,30 @@ table! {
         mtu_bytes: u32 [bytes] = null, "RFC 1191 section 4";
         /// IP address of the router or host that reports the error
         reporter_address: String;
+    }
+}
+
+table! {
+    /// questions of one host whether another one is there, and their answers: ARP, neighbor discovery of IPv6, pings
+    HostQuestions HostQuestion "host_questions" {
+        /// how it asks
+        kind: u8(question_kind);
+        /// IP address of the host that asks
+        asker_address: String;
+        /// IP address that it asks for
+        asked_address: String;
+        /// questions
+        question_count: u64;
+        /// answers
+        answer_count: u64;
+        /// frame of the first question or answer
+        frame_first: u64;
+        /// its capture time
+        time_first_ns: i64 [ns];
+        /// capture time of the last question
+        time_last_ns: i64 [ns] = null;
+        /// capture time of the last answer
+        time_answered_ns: i64 [ns] = null;
     }
 }
 

@@ -46,6 +46,10 @@ table! {
         lowest_aligned_lba: u16 [blocks] = null, "SBC-3";
         /// optimal transfer length granularity (VPD page B0h)
         optimal_granularity_blocks: u16 [blocks] = null, "SBC-3";
+        /// maximum transfer length (VPD page B0h)
+        maximum_transfer_blocks: u32 [blocks] = null, "SBC-3";
+        /// optimal transfer length (VPD page B0h)
+        optimal_transfer_blocks: u32 [blocks] = null, "SBC-3";
         /// optimal unmap granularity (VPD page B0h)
         unmap_granularity_blocks: u32 [blocks] = null, "SBC-3";
     }

@@ -2,7 +2,7 @@
 //! `iscsitrace/tables/schema/` and docs/tables.md are made from these declarations.
 //!
 //! ```text
-//! connections  connections, sessions, negotiated parameters, ICMP errors
+//! connections  connections, sessions, negotiated parameters, ICMP errors, questions whether hosts are there
 //! logical_units  what targets say of their logical units
 //! commands     PDUs, SCSI commands, R2Ts and their bursts
 //! exchanges    other requests and responses
@@ -240,6 +240,7 @@ tables! {
     sessions: Sessions,
     parameters: Parameters of connection,
     icmp_errors: IcmpErrors,
+    host_questions: HostQuestions,
     logical_units: LogicalUnits,
     alua_states: AluaStates,
     pdus: Pdus on request,
@@ -348,7 +349,7 @@ mod tests {
             columns.collect::<Vec<_>>()
         };
         let to_target = of("_to_target", "to target: ");
-        assert_eq!(to_target.len(), 27);
+        assert_eq!(to_target.len(), 31);
         assert_eq!(to_target, of("_to_initiator", "to initiator: "));
     }
 

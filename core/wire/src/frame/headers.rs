@@ -9,6 +9,8 @@ pub enum NotTcp {
     NotIp,
     /// An error about a TCP packet.
     IcmpError(IcmpError),
+    /// Whether a host is there, asked or answered.
+    Question(Question),
     /// Another transport protocol, by its IP protocol number.
     OtherProtocol(u8),
     /// A fragment of an IP packet that holds TCP or a tunnel; first or later.
@@ -58,6 +60,29 @@ pub struct IcmpError {
     pub destination_port: u16,
 }
 
+/// How a host asks whether another one is there; codes as in `CATEGORIES["question_kind"]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum QuestionKind {
+    /// ARP (RFC 826), or neighbor discovery of IPv6 (RFC 4861): which link-layer address has it.
+    Neighbor = 0,
+    /// An echo request of ICMP: a ping.
+    Echo = 1,
+}
+
+/// One host asks whether another one is there, or that one answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Question {
+    /// How it asks.
+    pub kind: QuestionKind,
+    /// Whether this is the answer.
+    pub is_answer: bool,
+    /// Who asks.
+    pub asker: Address,
+    /// Whom it asks for.
+    pub asked: Address,
+}
+
 pub(super) const IP_PROTOCOL_ICMP: u8 = 1;
 pub(super) const IP_PROTOCOL_IPV4: u8 = 4;
 pub(super) const IP_PROTOCOL_TCP: u8 = 6;
@@ -71,6 +96,7 @@ pub(super) const IP_EXTENSIONS: [u8; 8] = [0, 43, 44, IP_PROTOCOL_AUTHENTICATION
 
 pub(super) const ETHER_TYPE_IPV4: u16 = 0x0800;
 pub(super) const ETHER_TYPE_IPV6: u16 = 0x86dd;
+pub(super) const ETHER_TYPE_ARP: u16 = 0x0806;
 /// 802.1Q, 802.1ad and the old QinQ value.
 pub(super) const ETHER_TYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 pub(super) const ETHER_TYPE_PPPOE: u16 = 0x8864;

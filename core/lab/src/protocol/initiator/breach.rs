@@ -57,12 +57,12 @@ pub enum InitiatorRule {
     D21,
     /// A ping of the target is not answered.
     M1,
-    /// A command follows the Logout Request.
-    M5,
     /// The target's request for a logout is ignored.
     M6,
     /// A SNACK at ErrorRecoveryLevel 0.
     M8,
+    /// A command follows the Logout Request.
+    M9,
     /// A Login Request asks for the stage that it is in.
     L1,
     /// MaxBurstLength is offered below 512.

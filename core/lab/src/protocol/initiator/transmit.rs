@@ -26,7 +26,7 @@ use crate::protocol::pdu_log::PduRecord;
 /// Approximate bytes of one system call.
 const TRANSMIT_BYTES: usize = 256 << 10;
 
-/// Initiator Task Tag of a command that must not be sent (M5).
+/// Initiator Task Tag of a command that must not be sent (M9).
 const TAG_AFTER_LOGOUT: u32 = 0x4000_0000;
 
 /// Section 13.3 and appendix C.
@@ -266,7 +266,7 @@ impl Session {
                 place.copy_from_slice(text);
             }
         });
-        if Bhs::new(&header).opcode() == Some(Opcode::LogoutRequest) && breaches.breaks(InitiatorRule::M5) {
+        if Bhs::new(&header).opcode() == Some(Opcode::LogoutRequest) && breaches.breaks(InitiatorRule::M9) {
             // TEST UNIT READY, which no task of this session is
             let command = BhsBuilder::new(Opcode::ScsiCommand)
                 .is_final(true)

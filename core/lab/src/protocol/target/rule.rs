@@ -71,10 +71,10 @@ pub enum TargetRule {
     M2,
     /// An aborted task is answered after the response to ABORT TASK.
     M3,
-    /// A task management function is not answered.
-    M4,
     /// A Logout Request is not answered.
     M5,
+    /// A task management function is not answered.
+    M10,
     /// A Login Response goes to a stage that was not asked for.
     L1,
     /// HeaderDigest is answered with a value that was not offered.

@@ -59,7 +59,7 @@ impl Portal {
         if self.faults.is_stuck(now_ns, lun::single_level(lun)) {
             return;
         }
-        if self.breaches.breaks(TargetRule::M4) {
+        if self.breaches.breaks(TargetRule::M10) {
             return self.return_credit(number, Self::credit_of(header));
         }
         let Some(session) = self.sessions.get_mut(&tsih) else { return };

@@ -1,14 +1,23 @@
 //! What the judge of the protocol gets of a connection.
 
 use iscsitrace_wire::bhs::Bhs;
+use iscsitrace_wire::cdb;
+use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 
 use super::IscsiConnection;
-use crate::conformance::{Around, Ended};
+use crate::conformance::rules::{Rule, Side};
+use crate::conformance::violations::{Found, Report};
+use crate::conformance::{Around, Command, Ended};
 use crate::context::Context;
 use crate::iscsi::pdu::Pdu;
 use crate::stream::stamp::Stamp;
 use crate::tables::CycleId;
+
+/// Operation code of READ(32) and WRITE(32), which have more bytes than the header has room for.
+const VARIABLE_LENGTH: u8 = 0x7f;
+/// RDPROTECT and WRPROTECT: the upper bits of byte 1.
+const PROTECT_SHIFT: u32 = 5;
 
 impl IscsiConnection {
     /// PDUs may have passed that were not read.
@@ -26,6 +35,17 @@ impl IscsiConnection {
         Around { connection: self.number, is_named }
     }
 
+    /// What a READ or WRITE of a disk asks for: its blocks, of the size that the target said.
+    fn asked_bytes(&self, header: Bhs<'_>, context: &Context) -> Option<u64> {
+        let units = &context.sessions.state(self.session?)?.units;
+        let block_bytes = units.block_bytes(header.lun().map(lun::number)?)?;
+        let cdb = header.cdb()?;
+        let decoded = cdb::decode(&cdb, Some(cdb::DISK));
+        // with protection information blocks are longer
+        let is_plain = decoded.operation.moves_blocks() && cdb[0] != VARIABLE_LENGTH && cdb[1] >> PROTECT_SHIFT == 0;
+        decoded.block_count.filter(|_| is_plain).map(|blocks| u64::from(blocks) * u64::from(block_bytes))
+    }
+
     /// The judge gets the header of a SCSI Command; without a cycle nothing certain is known of it.
     pub(super) fn judge_command(
         &mut self,
@@ -35,10 +55,12 @@ impl IscsiConnection {
         context: &mut Context,
     ) {
         let around = self.around();
+        let asked_bytes = self.asked_bytes(header, context);
         let judge = self.judge.get_or_insert_default();
         match cycle {
             Some(cycle) => {
-                judge.command(header, first, cycle, around, &mut context.tables.violations, &mut context.counters);
+                let command = Command { cycle, asked_bytes };
+                judge.command(header, first, command, around, &mut context.tables.violations, &mut context.counters);
             }
             None => judge.begin_anew(),
         }
@@ -69,14 +91,24 @@ impl IscsiConnection {
             let allegiance = &mut state.allegiance;
             judge.allegiance(pdu, opcode, allegiance, around, &mut context.tables.violations, &mut context.counters);
         }
+        if !context.sessions.rivals.is_empty()
+            && judge.is_whole()
+            && !matches!(opcode, Opcode::LoginRequest | Opcode::LogoutRequest)
+            && let Some(rival) =
+                session.and_then(|session| context.sessions.rivals.note(session, self.number, pdu.bhs(), pdu.first))
+        {
+            let found = Found::new(Rule::L5, Side::Initiator, rival.at);
+            let (violations, counters) = (&mut context.tables.violations, &mut context.counters);
+            Report::default().add(found, rival.connection, violations, counters);
+        }
         judge.take(pdu, opcode, around, &mut context.tables.violations, &mut context.counters);
     }
 
-    /// The connection is over; the target closed it in order at `closed_by_target_ns`, if it did.
-    pub(crate) fn judge_end(&mut self, closed_by_target_ns: Option<i64>, context: &mut Context) {
+    /// The connection is over; `closed_ns` is when the initiator, and the target closed it in order, if they did.
+    pub(crate) fn judge_end(&mut self, closed_ns: [Option<i64>; 2], context: &mut Context) {
         let around = self.around();
         if let Some(judge) = &mut self.judge {
-            let ended = Ended { closed_by_target_ns };
+            let ended = Ended { closed_ns };
             judge.finish(ended, around, &mut context.tables.violations, &mut context.counters);
         }
     }

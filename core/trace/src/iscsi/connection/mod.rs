@@ -12,6 +12,7 @@ mod fit;
 pub mod in_flight;
 mod judging;
 mod kept_data;
+pub mod last_pdus;
 pub mod listener;
 mod lost_status;
 mod numbering;
@@ -52,6 +53,7 @@ use acknowledged::Acknowledged;
 use descriptions::Descriptions;
 use expected::Expected;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
+use last_pdus::LastPdus;
 use unclaimed::Unclaimed;
 
 /// What the last header from the initiator started.
@@ -81,6 +83,8 @@ pub struct IscsiConnection {
     pub spans: [Spans; 2],
     /// PDUs whose header was captured up to the task tag, by direction.
     pub pdu_count: [u64; 2],
+    /// The last PDU, by direction.
+    pub last_pdus: LastPdus,
     /// Missing PDUs according to sequence numbers and byte counts, by direction.
     pub missing: MissingPdus,
     /// Whether bytes are missing from the capture.
@@ -155,6 +159,7 @@ impl IscsiConnection {
         let bhs = pdu.bhs();
         let opcode = bhs.opcode()?;
         self.count_pdu(bhs, opcode);
+        self.last_pdus.note(opcode, pdu.first);
         let mut cycle = None;
         let mut digests = None;
         let receiver = usize::from(!to_target);

@@ -2,13 +2,14 @@
 //!
 //! Bounded: a session has a limited number of rows.
 
+use iscsitrace_wire::cdb;
 use iscsitrace_wire::parameter_data::{self, Capacity, DesignatorKind, ParameterData, PortGroup};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::iscsi::cycle_row::set_some;
 use crate::stream::stamp::Stamp;
-use crate::tables::{AluaState, LogicalUnit, NULL_U8};
+use crate::tables::{AluaState, LogicalUnit, NULL_U8, NULL_U32};
 
 /// Maximum logical units of one session.
 const UNITS_MAX: usize = 4096;
@@ -52,6 +53,12 @@ impl Units {
                 Ok(device_type)
             }
         }
+    }
+
+    /// The size of a disk's blocks, if the target said it.
+    pub fn block_bytes(&self, lun: u64) -> Option<u32> {
+        let row = self.rows.get(self.known.get(&lun)?.row)?;
+        Some(row.block_bytes).filter(|&bytes| bytes != NULL_U32 && row.device_type == cdb::DISK)
     }
 
     fn find(&mut self, lun: u64, place: Stamp) -> Result<Option<u8>, BeyondLimit> {
@@ -114,6 +121,8 @@ impl Units {
             ParameterData::BlockLimits => {
                 let Some(found) = parameter_data::block_limits(data) else { return Ok(()) };
                 set_some(&mut row.optimal_granularity_blocks, found.optimal_granularity_blocks);
+                set_some(&mut row.maximum_transfer_blocks, found.maximum_transfer_blocks);
+                set_some(&mut row.optimal_transfer_blocks, found.optimal_transfer_blocks);
                 set_some(&mut row.unmap_granularity_blocks, found.unmap_granularity_blocks);
             }
             ParameterData::Capacity10 => note_capacity(row, parameter_data::capacity_10(data)),

@@ -6,6 +6,7 @@ pub mod endings;
 pub mod logical_units;
 pub mod missing_commands;
 pub mod recent_tags;
+pub mod rivals;
 pub mod succession;
 
 use iscsitrace_wire::serial::SerialNumber;
@@ -21,6 +22,7 @@ use endings::Endings;
 use logical_units::Units;
 use missing_commands::{Group, MissingCommands, PduTotals};
 use recent_tags::RecentTags;
+use rivals::Rivals;
 
 /// How a session ended; codes as in `CATEGORIES["session_end"]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +107,8 @@ pub struct SessionTable {
     pub rows: Sessions,
     /// Their state.
     pub states: Vec<SessionState>,
+    /// Logins that reinstated a session, while that may go on.
+    pub rivals: Rivals,
     by_identity: FxHashMap<Identity, u32>,
 }
 
@@ -174,6 +178,7 @@ impl SessionTable {
         self.states.retain(|_| is_kept.next().copied().unwrap_or(true));
         let rows = &self.rows;
         self.by_identity.retain(|_, session| rows.has(Id::new(*session)));
+        self.rivals.let_go(|session| rows.has(Id::new(session)));
     }
 
     /// Closes a connection of the session; the session ends with its last one.

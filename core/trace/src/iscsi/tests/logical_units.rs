@@ -33,6 +33,7 @@ fn a_scan_describes_the_logical_unit() {
     let mut talk = Talk::login();
     let mut block_limits = [0; 64];
     block_limits[..8].copy_from_slice(&[0, 0xb0, 0, 60, 0, 0, 0, 8]);
+    block_limits[8..16].copy_from_slice(&[0, 0, 0x40, 0, 0, 0, 0x10, 0]);
     block_limits[28..32].copy_from_slice(&[0, 0, 0x20, 0]);
     let mut capacity_16 = [0; 32];
     capacity_16[6..16].copy_from_slice(&[0x1f, 0xff, 0, 0, 2, 0, 0, 0x03, 0, 7]);
@@ -77,6 +78,8 @@ fn a_scan_describes_the_logical_unit() {
         physical_block_bytes: 4096,
         lowest_aligned_lba: 7,
         optimal_granularity_blocks: 8,
+        maximum_transfer_blocks: 0x4000,
+        optimal_transfer_blocks: 0x1000,
         unmap_granularity_blocks: 0x2000,
     };
     assert_eq!(tables.logical_units, LogicalUnits::of([unit]));

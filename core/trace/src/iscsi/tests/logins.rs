@@ -118,6 +118,13 @@ fn a_connection_counts_its_packets_bytes_and_pdus() {
         captured_bytes_to_target: 2 * 48 + 100 + 52,
         explained_bytes_to_target: 2 * 48 + 100 + 52,
         pdu_count_to_target: 2,
+        // the second PDU of its type
+        last_pdu_opcode_to_target: 0x03,
+        last_pdu_to_target_ns: at(8),
+        last_pdu_to_target_frame: 8,
+        last_pdu_opcode_to_initiator: 0x23,
+        last_pdu_to_initiator_ns: at(10),
+        last_pdu_to_initiator_frame: 10,
         hop_limit_to_target: 64,
         hop_limit_to_initiator: 64,
         time_last_to_initiator_ns: at(11),

@@ -369,6 +369,9 @@ fn what_r2ts_ask_for() {
     assert_eq!(simply(asked(0, 2048, 4096)), ["D6"]);
     assert_eq!(simply(asked(512, 0, 4096)), ["D7"]);
     assert_eq!(simply(asked(512, 512, 3584)), [""; 0]);
+    // what it passes over can be asked for only out of order
+    assert_eq!(simply(asked(0, 1024, 2048)), ["D11"]);
+    assert_eq!(after(|| agreed("DataSequenceInOrder=No\0"), asked(0, 1024, 2048)), [""; 0]);
     let two = |second: u32| {
         move |talk: &mut Talk| {
             talk.send(true, write(1, 100), &[]);
@@ -380,6 +383,19 @@ fn what_r2ts_ask_for() {
     assert_eq!(after(|| agreed("MaxOutstandingR2T=2\0"), two(2048)), [""; 0]);
     assert_eq!(after(|| agreed("MaxOutstandingR2T=2\0"), two(0)), ["D11"]);
     assert_eq!(after(|| agreed("MaxOutstandingR2T=2\0DataSequenceInOrder=No\0"), two(0)), [""; 0]);
+    // the second one is answered first
+    let exchanged = |tags: [u32; 2]| {
+        move |talk: &mut Talk| {
+            two(2048)(talk);
+            for ttt in tags {
+                talk.send(true, data_out(1, ttt, 0, if ttt == 9 { 0 } else { 2048 }, true), &[1; 2048]);
+            }
+        }
+    };
+    assert_eq!(after(|| agreed("MaxOutstandingR2T=2\0"), exchanged([9, 10])), [""; 0]);
+    assert_eq!(after(|| agreed("MaxOutstandingR2T=2\0"), exchanged([10, 9])), ["D11"]);
+    let any_order = || agreed("MaxOutstandingR2T=2\0DataSequenceInOrder=No\0");
+    assert_eq!(after(any_order, exchanged([10, 9])), [""; 0]);
 }
 
 #[test]
