@@ -23,6 +23,10 @@ _UNNAMED: Final = ("S2", "S3", "T2", "M4")
 """Rules whose violation leaves a command without an answer that it may not name."""
 WINDOW: Final = ("S8", "S7", "S6")
 """Rules whose violation closes the command window."""
+_AWAITED: Final = ("M1", "M2", "M5", "M6")
+"""Rules whose violation makes the peer wait for what does not come, and then close the connection."""
+_AWAITED_NS: Final = 60_000_000_000
+"""It waits no longer: time-outs of NOPs and logouts are 5 to 30 s."""
 _LOGIN: Final = ("L1", "L2", "L3", "L4", "L6", "M7")
 """Rules whose violation ends a login."""
 
@@ -61,7 +65,14 @@ def of_loss(history: History, connections: Iterable[int], lost_ns: int) -> Viola
     if not found:
         return None
     last_ns = _last_sent_ns(history, numbers, lost_ns)
-    return next((each for each in found if each.time_ns is not None and each.time_ns > last_ns), None)
+    return next((each for each in found if _is_cause(each, last_ns, lost_ns)), None)
+
+
+def _is_cause(each: Violated, last_ns: int, lost_ns: int) -> bool:
+    """Whether no command had a status that was sent after it; its peer waits for an answer while others come."""
+    if each.time_ns is None:
+        return False
+    return each.time_ns > last_ns or (each.rule.name in _AWAITED and lost_ns - each.time_ns <= _AWAITED_NS)
 
 
 def _last_sent_ns(history: History, connections: Iterable[int], until_ns: int) -> int:

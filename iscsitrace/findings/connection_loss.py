@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import numpy as np
+
 from iscsitrace.findings import breaches, login_advice
 from iscsitrace.findings.failures import NOP_TIMEOUT
 from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.history import History
+from iscsitrace.findings.login_attempts import end_of
 from iscsitrace.findings.partial_losses import partial_losses
 from iscsitrace.findings.recipes import LAN
-from iscsitrace.findings.session_loss import Loss, losses, may_be_lost
+from iscsitrace.findings.session_loss import ENDS_BY_LOSS, Loss, losses, may_be_lost
+from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.measure.intervals import covered_ns
 from iscsitrace.measure.violations import Violated
 from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.rules import pdu_type
 from iscsitrace.wording.sentences import capital
 
 _DEVICE: Final = Advice(
@@ -22,6 +27,12 @@ _DEVICE: Final = Advice(
     "state time-out), or an intrusion prevention system. Its TTL, less than 64, 128 or 255, says how many hops away it "
     "is."
 )
+
+
+_OF_A_LOGIN: Final = (0x03, 0x23)
+"""Opcodes of Login Request and Login Response."""
+_WITH_DATA: Final = (0x05, 0x25)
+"""Opcodes of SCSI Data-Out and SCSI Data-In."""
 
 
 def _lost(history: History) -> Observation | None:
@@ -44,6 +55,7 @@ def _lost(history: History) -> Observation | None:
     if cause:
         rejected = _rejected(history, cause, worst)
         parts = [breaches.sentence_of(cause, history.start_ns), *filter(None, [rejected]), *parts]
+    parts += filter(None, (_with_others(history, worst), _same_wait(found), _last_pdu(history, worst)))
     in_vain_words = list(worst.rebuilding.sentences())
     # what a headline leaves out comes last: of a session that is back what failed until then
     parts += [] if worst.is_recovered else in_vain_words
@@ -85,6 +97,75 @@ def _lost(history: History) -> Observation | None:
         advice=breaches.ADVICE[cause.side] if cause else advice,
         points_to=f"the {cause.side}" if cause else worst.side,
     )
+
+
+_SAME_WAIT_NS: Final = 50_000_000
+"""Waits of one timer differ by no more: its ticks, and the path."""
+_CLOSED_UPON_NS: Final = 1_000_000_000
+"""A connection that was closed so soon after a PDU may have been closed upon it."""
+_AT_ONCE_NS: Final = 1_000_000_000
+"""Losses of one cause are no further apart."""
+
+
+def _same_wait(found: Sequence[Loss]) -> str:
+    """``Each time the initiator closed it 5.0 s after an unanswered NOP: a timer of the initiator.``; else empty."""
+    waits = [
+        (each.lost_ns - each.from_ns, each.end.by, each.unanswered.what)
+        for each in found
+        if each.end and each.unanswered and each.from_ns < each.lost_ns
+    ]
+    times = [wait for wait, _, _ in waits]
+    is_same = len({(by, what) for _, by, what in waits}) == 1 and len(waits) == len(found) > 1
+    if not is_same or max(times) - min(times) > _SAME_WAIT_NS:
+        return ""
+    _, by, what = waits[0]
+    return f"Each time the {by} closed it {wording.time(min(times))} after an unanswered {what}: a timer of the {by}."
+
+
+def _last_pdu(history: History, loss: Loss) -> str:
+    """The PDU upon which the connection may have been closed: the first of its type on it. Else empty."""
+    if loss.end is None or loss.unanswered or loss.end.hop_limits:
+        return ""
+    sender = {"initiator": "target", "target": "initiator"}[loss.end.by]
+    for row in history.connections_of[loss.session]:
+        at_ns, opcode = row[f"last_pdu_to_{loss.end.by}_ns"], row[f"last_pdu_opcode_to_{loss.end.by}"]
+        is_upon = at_ns is not None and 0 <= loss.lost_ns - at_ns <= _CLOSED_UPON_NS
+        if is_upon and row[f"is_last_pdu_new_to_{loss.end.by}"] and opcode not in _OF_A_LOGIN:
+            digest = ", with a data digest" if opcode in _WITH_DATA and row["data_digest"] == "crc32c" else ""
+            return (
+                f"The last PDU before it was the {sender}'s first {pdu_type(opcode)}{digest} (frame "
+                f"{row[f'last_pdu_to_{loss.end.by}_frame']}), {wording.time(loss.lost_ns - at_ns)} earlier."
+            )
+    return ""
+
+
+def _with_others(history: History, loss: Loss) -> str:
+    """``3 other sessions of this target lost their connections at the same time: one cause.``; else empty."""
+    if loss.end is None:
+        return ""
+    row = history.connections_of[loss.session][0]
+    ends = history.source.once(_ends).get((row["target_address"], loss.end.by), ())
+    others = [
+        at_ns for session, at_ns in ends if session not in history.sessions and abs(at_ns - loss.lost_ns) <= _AT_ONCE_NS
+    ]
+    if not others:
+        return ""
+    count = wording.count(len(others), "other session")
+    lost = "its connection" if len(others) == 1 else "their connections"
+    return f"{capital(count)} of this target lost {lost} at the same time: one cause."
+
+
+def _ends(trace: Surroundings) -> dict[tuple[str, str], list[tuple[int, int]]]:
+    """Sessions that ended without a logout, and when, by the address of their target and who ended them."""
+    sessions = trace("sessions")
+    is_lost = np.isin(sessions["end"].astype(str), ENDS_BY_LOSS)
+    lost = {*sessions.raw("session")[is_lost].tolist()}
+    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for row in trace("connections").rows():
+        end = end_of(row) if row["session"] in lost else None
+        if end is not None:
+            found.setdefault((row["target_address"], end.by), []).append((row["session"], end.at_ns))
+    return found
 
 
 def _cause(history: History, loss: Loss) -> Violated | None:
@@ -168,9 +249,10 @@ CONNECTION_LOST: Final = Problem(
     "nothing in flight, and no login followed: many programs end like this. Also a connection of a session that "
     "continued on another one (MC/S), where neither was logged out.",
     evidence="The RST or FIN of each, and the first connect and login that failed after it. The cost is the time until "
-    "the first I/O of the next session, or until the last try. It starts at the loss, or at an unanswered NOP before "
-    "it; where nothing was in flight, at an unanswered retransmission. Where the session continued on another "
-    "connection, or the volume on another path, it ends when the commands of the lost connection completed there. "
+    "the first I/O of the next session, or until the last try. It starts at the loss, or at an unanswered NOP or "
+    "Logout Request before it; where nothing was in flight, at an unanswered retransmission. Where the session "
+    "continued on another connection, or the volume on another path, it ends when the commands of the lost connection "
+    "completed there. "
     "Where a side broke RFC 7143 (docs/conformance.md), and no later command had a status, the text begins with that.",
     example="Sessions 0 and 1 lost their connection for 2.0 s, from 1.00 s to 3.00 s. The target reset the "
     "connection at 1.00 s. The initiator logged in again 2.0 s later, and I/O resumed.",

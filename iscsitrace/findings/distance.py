@@ -112,6 +112,7 @@ SEQUENTIAL: Final = 0.5
 LARGE_BLOCK_BYTES: Final = 1 << 20
 """I/O size that is no longer small: the default limit of a Linux request is 1280 KiB (max_sectors_kb)."""
 
+_PAGE_BYTES: Final = 4096
 _BLOCKS_TRIED: Final = (LARGE_BLOCK_BYTES // 4, LARGE_BLOCK_BYTES)
 
 
@@ -166,9 +167,23 @@ def _block_size(case: Case) -> Observation:
         f"{wording.percent(subject.fact(_sequential))} of the commands are sequential."
     )
     return Observation(
-        text + (f" {_of_call(call)}" if call else ""),
+        " ".join(filter(None, (text, _of_target(subject), _of_call(call) if call else ""))),
         subject.frames_of(subject.rows_of(moved.raw("cycle")[shown])),
     )
+
+
+def _of_target(subject: Session) -> str:
+    """What the target says of the size of I/O, if hosts that follow it send none larger than this one's. Else empty."""
+    size = subject.workload.block_bytes if subject.workload else 0
+    units, is_own = subject.facts.table("logical_units"), subject.facts.places("logical_units") == subject.place
+    for row in units.select(is_own).rows(("block_bytes", "optimal_transfer_blocks", "maximum_transfer_blocks")):
+        for name in ("optimal", "maximum"):
+            blocks_said = row[f"{name}_transfer_blocks"]
+            # no host sends less than a page
+            if blocks_said and row["block_bytes"] and max(blocks_said * row["block_bytes"], _PAGE_BYTES) == size:
+                said = f"{wording.count(blocks_said, 'block')} of {row['block_bytes']} bytes"
+                return f"The target asks for it: its {name} transfer length is {said} (VPD page 0xb0)."
+    return ""
 
 
 def _one_after_another(subject: Session) -> list[int]:
@@ -226,6 +241,12 @@ BLOCK_SIZE_SMALL: Final = Problem(
     rank="limit",
     limited_by="network latency",
     advice=(
+        Advice(
+            "Correct the block limits page (VPD page 0xb0) of the target: hosts send no larger I/O than its maximum "
+            "transfer length, and Linux makes it no larger than its optimal transfer length. Until then raise "
+            "/sys/block/DEVICE/queue/max_sectors_kb, up to max_hw_sectors_kb.",
+            only_if=lambda case: bool(_of_target(case.subject)),
+        ),
         Advice(
             "Use larger I/O: the application's block size (bs=), and for buffered reads "
             "/sys/block/DEVICE/queue/read_ahead_kb.",

@@ -45,9 +45,20 @@ _KEYS: Final = Advice(
     "settings of ESXi's adapter, of the Windows initiator's connection, and of the array.",
     touches=NEXT_LOGIN,
 )
+_ALGORITHM: Final = Advice(
+    "Allow the same CHAP algorithms on both sides: node.session.auth.chap_algs in open-iscsi (`SHA3-256,SHA256,SHA1,"
+    "MD5`), the CHAP settings of the array. A host with an older initiator, or in FIPS mode, may lack what the target "
+    "wants.",
+    touches=NEXT_LOGIN,
+)
 _SILENCE: Final = Advice(
     "Check that the target program runs and is not overloaded: the kernel accepts connections even if the program does "
-    "not answer. open-iscsi waits for node.conn[0].timeo.login_timeout (15 s)."
+    "not answer. open-iscsi waits for node.conn[0].timeo.login_timeout (15 s). Some arrays ping the initiator before "
+    "they answer a login; a capture filter on the TCP port hides that."
+)
+PING: Final = Advice(
+    "Let the target's pings (ICMP echo requests) reach the initiator, and the answers get back: check the firewall of "
+    "the host and of the path, and the route back to the target. Some arrays answer a login only after that."
 )
 LOG: Final = Advice("Read the target's log at that time: it may give a reason that the Login Response does not give.")
 
@@ -74,11 +85,24 @@ _SIDES: Final = {
     _SESSIONS: "the limits of the target, or too many logins of the initiator",
     _TARGET_STATE: "the target",
     _RESOURCES: "the target",
+    _ALGORITHM: "the CHAP algorithms of the two sides",
     _KEYS: "the settings of the two sides",
 }
 """Whose side a failed login points to."""
 
-ALL: Final = (_CREDENTIALS, _ACL, _NAME, _KEYS, _TARGET_STATE, _RESOURCES, _SESSIONS, _RELEASE, _SILENCE, LOG)
+ALL: Final = (
+    _CREDENTIALS,
+    _ALGORITHM,
+    _ACL,
+    _NAME,
+    _KEYS,
+    _TARGET_STATE,
+    _RESOURCES,
+    _SESSIONS,
+    _RELEASE,
+    _SILENCE,
+    LOG,
+)
 """Every advice, the most frequent reasons first."""
 
 
@@ -99,6 +123,6 @@ def side(outcome: str, status: tuple[int, int] | None) -> str | None:
 
 
 def _of_outcome(outcome: str, status: tuple[int, int] | None) -> Advice:
-    if outcome == "disagreed":
-        return _KEYS
+    if outcome in ("disagreed", "algorithm"):
+        return _KEYS if outcome == "disagreed" else _ALGORITHM
     return of([status])[0] if outcome == "refused" and status else _SILENCE

@@ -28,8 +28,11 @@ LOGIN_SILENCE_NS: Final = 5_000_000_000
 round trips, and initiators give up after 15 s (node.conn[0].timeo.login_timeout)."""
 
 _FULL_FEATURE_PHASE: Final = 3
+_AUTHENTICATION_FAILURE: Final = (2, 1)
+_ALGORITHMS: Final = {"5": "MD5", "6": "SHA-1", "7": "SHA-256", "8": "SHA3-256"}
+"""Of CHAP, as IANA numbers them (PPP Authentication Algorithms)."""
 
-Outcome = Literal["accepted", "redirected", "refused", "disagreed", "unanswered", "unknown"]
+Outcome = Literal["accepted", "redirected", "refused", "algorithm", "disagreed", "unanswered", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Attempt:
     @property
     def has_failed(self) -> bool:
         """Whether the session was not logged in by it. A redirect fails only if nobody followed it."""
-        return self.outcome in ("refused", "disagreed", "unanswered")
+        return self.outcome in ("refused", "algorithm", "disagreed", "unanswered")
 
 
 def attempts(history: History) -> Sequence[Attempt]:
@@ -103,7 +106,13 @@ def _attempt(history: History, session: Row, connection: Row, logins: list[Row])
     if status and status[0]:
         keys = _disagreements(history.source, connection)
         details = f"The two sides cannot agree on {_in_words(keys)}." if keys else ""
-        return made("refused", said_ns, _of_status(answers[-1]), details)
+        algorithms = _refused_algorithms(history.source, connection) if status == _AUTHENTICATION_FAILURE else ""
+        if algorithms:
+            details = (
+                f"The target chose none of the CHAP algorithms that the initiator offered ({algorithms}), and no "
+                "secret was sent: the secrets are not the cause."
+            )
+        return made("algorithm" if algorithms else "refused", said_ns, _of_status(answers[-1]), details)
     end = end_of(connection)
     is_unused = not session["cycle_count"] and connection["pdu_count_to_target"] <= len(logins)
     if is_unused and end:
@@ -196,6 +205,20 @@ def _disagreements(source: Surroundings, connection: Row) -> list[tuple[str, str
     rows = source.rows("parameters", [connection["connection"]]).rows(("key", "initiator_value", "target_value"))
     offers = [(row["key"], row["initiator_value"], row["target_value"]) for row in rows]
     return [each for each in offers if do_not_agree(*each)]
+
+
+def _refused_algorithms(source: Surroundings, connection: Row) -> str:
+    """``5 MD5``: the CHAP algorithms that the initiator offered, if the target chose none; else empty.
+
+    The initiator answers a challenge with its secret, and a target that chose an algorithm sends one.
+    """
+    rows = {row["key"]: row for row in source.rows("parameters", [connection["connection"]]).rows()}
+    offer = rows.get("CHAP_A")
+    is_refused = offer is not None and offer["target_value"] in (None, "Reject") and "CHAP_C" not in rows
+    if offer is None or not is_refused or "CHAP_R" in rows or not offer["initiator_value"]:
+        return ""
+    names = offer["initiator_value"].split(",")
+    return ", ".join(f"{name} {_ALGORITHMS[name]}" if name in _ALGORITHMS else name for name in names)
 
 
 def _in_words(keys: Sequence[tuple[str, str, str]]) -> str:

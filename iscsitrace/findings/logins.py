@@ -14,8 +14,9 @@ from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.login_attempts import LOGIN_SILENCE_NS, Attempt, attempts
 from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.session_loss import losses
-from iscsitrace.findings.surroundings import Surroundings
+from iscsitrace.findings.surroundings import Surroundings, host_questions
 from iscsitrace.measure.facts import Array, Facts
+from iscsitrace.relate.host_questions import Unanswered
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -96,10 +97,11 @@ def _failed(history: History) -> Observation | None:
         end = f"The login at {history.since_start(later.last_ns)} succeeded{again}."
     fact = f"{what}: {why}"
     until_ns = max(each.last_ns for each in found) if later is None else later.last_ns
+    pings = _pings(history, found)
     cause = breaches.of_login(history, [each.connection["connection"] for each in found], found[-1].last_ns)
     broken = breaches.sentence_of(cause, history.start_ns) if cause else ""
     return Observation(
-        " ".join(filter(None, (broken, f"{capital(fact)}.", shown[0].details, end))),
+        " ".join(filter(None, (broken, f"{capital(fact)}.", shown[0].details, _of_pings(pings), end))),
         (frame for each in (*shown[:2], found[-1], *([later] if later else [])) for frame in each.frames),
         float(until_ns - found[0].first_ns),
         spans=((found[0].first_ns, until_ns),),
@@ -107,9 +109,31 @@ def _failed(history: History) -> Observation | None:
         is_final=True,
         advice=breaches.ADVICE[cause.side]
         if cause
-        else login_advice.of_outcomes((each.outcome, each.status) for each in found),
-        points_to=f"the {cause.side}" if cause else _side(found),
+        else ((login_advice.PING,) if pings else ())
+        + login_advice.of_outcomes((each.outcome, each.status) for each in found),
+        points_to=f"the {cause.side}"
+        if cause
+        else "the path to the initiator, or its firewall"
+        if pings
+        else _side(found),
     )
+
+
+def _pings(history: History, found: Sequence[Attempt]) -> Unanswered | None:
+    """The pings of a target that does not answer logins, if the initiator did not answer them."""
+    questions = history.source.once(host_questions)
+    for each in found:
+        target, initiator = each.connection["target_address"], each.connection["initiator_address"]
+        pings = questions.unanswered("echo", target, initiator)
+        if each.outcome == "unanswered" and pings and pings.from_ns <= each.last_ns and each.first_ns <= pings.to_ns:
+            return pings
+    return None
+
+
+def _of_pings(pings: Unanswered | None) -> str:
+    if pings is None:
+        return ""
+    return f"The target pinged the initiator {pings.count} times meanwhile (ICMP echo requests) and had no answer."
 
 
 def _side(found: Sequence[Attempt]) -> str | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from iscsitrace.findings.finding import Advice, Observation, Problem
-from iscsitrace.findings.history import History
+from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.session_loss import losses
-from iscsitrace.findings.surroundings import Surroundings
-from iscsitrace.relate.portals import Portal, Portals, written
+from iscsitrace.findings.surroundings import Surroundings, host_questions
+from iscsitrace.measure.facts import Array, Facts
+from iscsitrace.relate.host_questions import Unanswered
+from iscsitrace.relate.portals import Portal, Portals, is_address, portal, targets, written
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -83,10 +86,74 @@ def _has_data(row: Row) -> bool:
     return row["data_last_to_target_ns"] is not None or row["data_last_to_initiator_ns"] is not None
 
 
+@dataclass(frozen=True)
+class _Absent:
+    """A portal that a target lists, and whose host did not answer the initiator's ARP requests: so no SYN followed."""
+
+    portal: Portal
+    frame: int | None
+    """The Text Response that lists it."""
+    others: tuple[Portal, ...]
+    """The other portals of that list."""
+    asked: Unanswered
+
+
+def _absent(history: History) -> list[_Absent]:
+    """The absent portals that SendTargets listed to the initiator of a story, those asked for longest first."""
+    questions = history.source.once(host_questions)
+    tried = history.source.once(_tried)
+    found = {}
+    for row in history.rows("texts").rows(("connection", "response_text", "response_frame", "response_ns")):
+        asker = next(
+            each["initiator_address"] for each in history.story.connections if each["connection"] == row["connection"]
+        )
+        addresses = [text for _, addresses in targets(row["response_text"] or "") for text in addresses]
+        listed = tuple(place for place in map(portal, addresses) if place is not None)
+        for place in listed:
+            asked = questions.unanswered("neighbor", asker, place[0])
+            is_later = asked is not None and asked.to_ns >= (row["response_ns"] or 0) + SYN_SILENCE_NS
+            if asked is not None and is_later and (asker, place) not in tried:
+                others = tuple(other for other in listed if other != place)
+                found[place] = _Absent(place, row["response_frame"], others, asked)
+    return sorted(found.values(), key=lambda each: each.asked.from_ns - each.asked.to_ns)
+
+
+def _of_absent(history: History, found: Sequence[_Absent]) -> Observation:
+    worst = found[0]
+    asked, lasted_ns = worst.asked, worst.asked.to_ns - worst.asked.from_ns
+    asker = history.story.connections[0]["initiator_address"]
+    named = listed([written(*each.portal) for each in found])
+    requests = "neighbor solicitations" if ":" in worst.portal[0] else "ARP requests"
+    reached = [place for place in worst.others if asker in history.source.once(_reached).get(place, ())]
+    local = [place for place in worst.others if _is_link_local(place[0])]
+    sentences = [
+        f"The target lists {'portals that do' if len(found) > 1 else 'a portal that does'} not answer: {named}.",
+        f"Initiator {asker} sent {asked.count} {requests} for {worst.portal[0]} in {wording.time(lasted_ns)}, from "
+        f"{history.since_start(asked.from_ns)} on; none had an answer, so no SYN followed.",
+        f"The list also has {written(*local[0])}, a link-local address." if local else "",
+        f"It reached {written(*reached[0])}." if reached else "",
+    ]
+    return Observation(
+        " ".join(filter(None, sentences)),
+        (worst.frame, asked.frame),
+        float(lasted_ns),
+        spans=((asked.from_ns, asked.to_ns),),
+        is_final=True,
+        points_to="the target's list of portals, or the network of this initiator",
+        # nothing answers: what a SYN would find is not known
+        advice=PORTAL_UNREACHABLE.advice[::-1],
+    )
+
+
+def _is_link_local(host: str) -> bool:
+    return is_address(host) and ipaddress.ip_address(host).is_link_local
+
+
 def _unreachable(history: History) -> Observation | None:
     found = failures(history)
     if not found:
-        return None
+        absent = _absent(history)
+        return _of_absent(history, absent) if absent else None
     # one that lasts, else the longest
     worst = max(found, key=lambda each: (each.worked_ns is None, each.until_ns - each.from_ns))
     portal, connects = worst.portal, worst.connects
@@ -178,6 +245,12 @@ def _others(history: History, portal: Portal) -> str:
     return f"{others[0]} can reach it." if others else ""
 
 
+def _tried(trace: Surroundings) -> set[tuple[str, Portal]]:
+    """Initiators, and the portals to which they sent a SYN."""
+    columns = ("initiator_address", "target_address", "target_port")
+    return {(row["initiator_address"], _portal(row)) for row in trace("connections").rows(columns)}
+
+
 def _portals(trace: Surroundings) -> Portals:
     return Portals.of(trace)
 
@@ -191,6 +264,11 @@ def _reached(trace: Surroundings) -> dict[Portal, set[str]]:
     return found
 
 
+def _may_be_unreachable(facts: Facts) -> Array:
+    """Where a connection has no session, or a target listed portals."""
+    return (facts.count("connections", lambda table: ~known(table, "session")) > 0) | (facts.count("texts") > 0)
+
+
 PORTAL_UNREACHABLE: Final = Problem(
     name="portal_unreachable",
     scope="story",
@@ -198,8 +276,9 @@ PORTAL_UNREACHABLE: Final = Problem(
     condition="A connection attempt to port 3260 or 860, to a portal of another connection, or to one named by "
     f"SendTargets or a redirect; without a SYN-ACK {SYN_SILENCE_NS / 1e9:g} s after the SYN, refused by a RST, or "
     f"reported by ICMP. A note where a later attempt of this initiator succeeded within {SYN_SILENCE_NS / 1e9:g} s. "
-    "Attempts between the loss of a session and the next one belong to `connection_lost`. A portal that nobody tried "
-    "is not reported.",
+    "Attempts between the loss of a session and the next one belong to `connection_lost`. Also a portal that "
+    "SendTargets lists, if the initiator asked for its address by ARP and had no answer. A portal that nobody tried is "
+    "not reported.",
     evidence="The PDU that named the portal, the ICMP errors, and the first SYNs with the RSTs that answered them. The "
     "cost is the time from the first SYN to the attempt that succeeded, else to the last packet.",
     example="Initiator 10.71.0.1 cannot reach the portal 10.71.0.2:3261: 1 connection attempt (3 SYNs) from 2.12 s to "
@@ -219,6 +298,6 @@ PORTAL_UNREACHABLE: Final = Problem(
             "on ESXi, or the favorite targets on Windows."
         ),
     ),
-    where=lambda columns: columns.count("connections", lambda table: ~known(table, "session")) > 0,
+    where=_may_be_unreachable,
     tell=_unreachable,
 )

@@ -45,7 +45,7 @@ class Unanswered:
 
     at_ns: int
     what: str
-    """``NOP`` or ``retransmission``."""
+    """``NOP``, ``Logout Request`` or ``retransmission``."""
     side: str
     """Whose side it points to."""
 
@@ -68,7 +68,7 @@ class Loss:
     resumed_ns: int | None
     """The first data or status of a read or write after it."""
     unanswered: Unanswered | None
-    """A NOP; else, where nothing was in flight, what TCP retransmitted."""
+    """A NOP or a Logout Request; else, where nothing was in flight, what TCP retransmitted."""
     rebuilding: Rebuilding
     """What failed until then."""
     has_io: bool
@@ -109,7 +109,8 @@ class Loss:
             return f"The connection fell silent at {when}."
         why = ""
         if self.unanswered and self.from_ns < self.lost_ns:
-            first = "an unanswered NOP" if self.unanswered.what == "NOP" else "the first unanswered retransmission"
+            what = self.unanswered.what
+            first = f"the first unanswered {what}" if what == "retransmission" else f"an unanswered {what}"
             why = f", {wording.time(self.lost_ns - self.from_ns)} after {first}"
         return f"{self.end.actor} {self.end.verb} the connection at {when}{why}{self.end.proof}."
 
@@ -222,6 +223,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
                 login_ns,
                 None if until_ns is None else history.progress_beside(row["session"], until_ns),
                 _unanswered_ping(history, [pings.get(each["connection"], ()) for each in own], lost_ns)
+                or _unanswered_logout(history, own, lost_ns)
                 or (_unanswered_data(history, own, lost_ns) if end and is_idle else None),
                 Rebuilding(tuple(connects[between[0] : between[1]]), tuple(logins[between[2] : between[3]])),
                 row["session"] in history.members and bool(history.members[row["session"]].is_data.any()),
@@ -290,6 +292,16 @@ def _unanswered_ping(
     alive_ns = max(alive, default=0) - OUTAGE_MIN_NS
     unanswered = [asked for asked, answer in nops if (answer is None or answer >= lost_ns) and asked >= alive_ns]
     return Unanswered(min(unanswered), "NOP", "the path or the target") if unanswered else None
+
+
+def _unanswered_logout(history: History, connections: Iterable[dict[str, Any]], lost_ns: int) -> Unanswered | None:
+    """A Logout Request that had no answer for an outage or more: its initiator did nothing else."""
+    logouts = history.rows("logouts")
+    numbers = [each["connection"] for each in connections]
+    is_own = np.isin(logouts.raw("connection"), numbers) & known(logouts, "request_ns") & ~known(logouts, "response_ns")
+    asked_ns = logouts.raw("request_ns")[is_own]
+    asked_ns = asked_ns[asked_ns <= lost_ns - OUTAGE_MIN_NS]
+    return Unanswered(int(asked_ns.min()), "Logout Request", "the path or the target") if len(asked_ns) else None
 
 
 def _unanswered_data(history: History, connections: Iterable[dict[str, Any]], lost_ns: int) -> Unanswered | None:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from iscsitrace.relate.host_questions import HostQuestions
 from iscsitrace.tables.partition import ByConnection
 from iscsitrace.tables.table import Source
 
@@ -54,6 +55,11 @@ class Surroundings(ByConnection):
     def end_ns(self) -> int:
         """The last packet of any connection."""
         return self.once(_end_ns)
+
+
+def host_questions(trace: Surroundings) -> HostQuestions:
+    """Which hosts asked for others, and had no answer."""
+    return HostQuestions(trace)
 
 
 def _start_ns(trace: Surroundings) -> int:

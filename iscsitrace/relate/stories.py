@@ -31,6 +31,7 @@ _COLUMNS = (
             *(("fin", "_ns"), ("fin", "_frame"), ("rst", "_ns"), ("rst", "_frame"), ("time_last", "_ns")),
             *(("data_last", "_ns"), ("retransmitted_packets", ""), ("retransmitted_syns", ""), ("gap_bytes", "")),
             *(("pdu_count", ""), ("missing_pdu_count", ""), ("hop_limit", ""), ("rst_hop_limit", "")),
+            *(("last_pdu_opcode", ""), ("last_pdu", "_ns"), ("last_pdu", "_frame"), ("is_last_pdu_new", "")),
         )
     ),
 )

@@ -20,6 +20,7 @@ from iscsitrace.findings.history import History
 from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.measure.grouping import sessions_and_connections_of
 from iscsitrace.relate import stories
+from tests.conformance.conversations import made
 from tests.support.histories import SECOND, Told, at
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "guests"
@@ -516,3 +517,114 @@ def test_a_host_that_repeats_and_closes_after_the_new_login_does_not_end_the_sil
     finding = found(told.diagnosis())
     assert finding
     assert "The connection fell silent at 2.00 s. The initiator logged in again 7.0 s later" in finding.text
+
+
+# --- what else shows whose fault it was
+
+
+def after_pings(*waits: float, side: str = "target") -> Told:
+    """Losses of a session, each so long after a NOP without an answer."""
+    told = Told()
+    fin = f"fin_to_{side}_ns"
+    first = 0.0
+    for number, wait in enumerate(waits):
+        told.session(
+            first, first + 1 + wait, end="closed", replaces=number - 1 if number else None, **{fin: first + 1 + wait}
+        )
+        told.reads(number, first + 0.1, 20)
+        told.add("nops", connection=number, request_ns=first + 1, response_ns=None, is_ping=True)
+        first += 1 + wait + 1
+    told.session(first, first + 20, replaces=len(waits) - 1)
+    told.reads(len(waits), first + 0.1, 20)
+    return told
+
+
+def test_the_same_wait_before_each_loss_is_a_timer_of_who_ends_it() -> None:
+    finding = found(after_pings(5.0, 5.01).diagnosis())
+    assert finding
+    words = "Each time the initiator closed it 5.0 s after an unanswered NOP: a timer of the initiator."
+    assert words in finding.text
+    # other waits, and a single one
+    for waits in ((5.0, 6.0), (5.0,)):
+        other = found(after_pings(*waits).diagnosis())
+        assert other
+        assert "a timer of" not in other.text
+
+
+def test_a_logout_without_an_answer_is_where_the_loss_begins() -> None:
+    def told(waited: float) -> str:
+        told = Told()
+        told.session(0, 1 + waited, end="closed", fin_to_target_ns=1 + waited)
+        told.reads(0, 0.1, 20)
+        told.add("logouts", connection=0, request_ns=1, response_ns=None, reason=0)
+        told.session(2 + waited, 40, replaces=0)
+        told.reads(1, 3 + waited, 20)
+        finding = found(told.diagnosis())
+        assert finding
+        return finding.text
+
+    assert "for 17.0 s, from 1.00 s to 18.00 s." in told(15)
+    assert "The initiator closed the connection at 16.00 s, 15.0 s after an unanswered Logout Request." in told(15)
+    # a program that ends does not wait for the answer
+    assert "Logout Request" not in told(0.2)
+
+
+def closed_upon(**columns: Any) -> str:
+    """A loss at 0.5 s upon the target's Data-In at 0.45 s."""
+    last = {"last_pdu_to_initiator_ns": 0.45, "last_pdu_to_initiator_frame": 77, "last_pdu_opcode_to_initiator": 0x25}
+    how = {"fin_to_target_ns": 0.5, "is_last_pdu_new_to_initiator": True} | last | columns
+    finding = found(lost(how=how).diagnosis())
+    assert finding
+    return finding.text
+
+
+def test_the_first_pdu_of_its_type_before_a_close_is_named() -> None:
+    words = "The last PDU before it was the target's first SCSI Data-In (frame 77), 50.0 ms earlier."
+    assert words in closed_upon()
+    assert "first SCSI Data-In, with a data digest (frame 77)" in closed_upon(data_digest="crc32c")
+    # one like many others, one of the login, one long before, and one that its own sender ended
+    ordinary: tuple[dict[str, Any], ...] = (
+        {"is_last_pdu_new_to_initiator": False},
+        {"last_pdu_opcode_to_initiator": 0x23},
+        {"last_pdu_to_initiator_ns": -0.6},
+        {"fin_to_target_ns": None, "fin_to_initiator_ns": 0.5},
+    )
+    for columns in ordinary:
+        given = {name: value for name, value in columns.items() if value is not None}
+        how = {"fin_to_target_ns": 0.5} if "fin_to_initiator_ns" not in given else {}
+        last = {"last_pdu_to_initiator_ns": 0.45, "last_pdu_opcode_to_initiator": 0x25}
+        finding = found(lost(how=how | {"is_last_pdu_new_to_initiator": True} | last | given).diagnosis())
+        assert finding
+        assert "The last PDU" not in finding.text, columns
+
+
+@pytest.mark.parametrize("tap", ["initiator", "target"])
+def test_sessions_that_a_target_loses_together_have_one_cause(tap: str, tmp_path: Path) -> None:
+    load = "read --block-size 32K --one-way-delay 1ms --rate 200Mbit --think-time 50ms --seconds 12 --sessions 3"
+    folder = made(f"{load} --fault target-restart,at=3s,for=2s", tmp_path / "run")
+    diagnosis = examine(iscsitrace.read(folder / f"{tap}.pcapng", tables=NEEDED).table)
+    assert diagnosis.headline
+    assert diagnosis.headline.name == "connection_lost"
+    finding = found(diagnosis)
+    assert finding
+    assert "2 other sessions of this target lost their connections at the same time: one cause." in finding.text
+    assert "one cause" in diagnosis.headline.text
+
+
+@pytest.mark.parametrize("tap", ["initiator", "target"])
+def test_one_session_of_several_that_is_lost_has_a_cause_of_its_own(tap: str, tmp_path: Path) -> None:
+    load = "read --block-size 32K --one-way-delay 1ms --rate 200Mbit --think-time 50ms --seconds 12 --sessions 3"
+    folder = made(f"{load} --fault D13,nth=40", tmp_path / "run")
+    finding = found(examine(iscsitrace.read(folder / f"{tap}.pcapng", tables=NEEDED).table))
+    assert finding
+    assert "one cause" not in finding.text
+
+
+@pytest.mark.parametrize("tap", ["initiator", "target"])
+def test_a_ping_that_the_target_ignores_is_the_cause_of_the_close(tap: str, tmp_path: Path) -> None:
+    load = "read --block-size 32K --one-way-delay 1ms --think-time 6s --bytes 256K"
+    folder = made(f"{load} --fault M2,nth=1 --set errors-allowed=9", tmp_path / "run")
+    finding = found(examine(iscsitrace.read(folder / f"{tap}.pcapng", tables=NEEDED).table))
+    assert finding
+    assert finding.text.startswith("The target did not answer the NOP-Out with tag ")
+    assert finding.points_to == "the target"

@@ -252,3 +252,24 @@ def test_one_command_at_a_time_is_no_limit_on_a_short_path(rtt_ms: float, rank: 
     assert found
     assert (found.severity, found.rank) == ("info", rank)
     assert story.opinion().headline.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("optimal", "maximum", "said"),
+    [
+        (1, None, "The target asks for it: its optimal transfer length is 1 block of 512 bytes (VPD page 0xb0)."),
+        (8, 65_535, "its optimal transfer length is 8 blocks of 512 bytes"),
+        (None, 8, "its maximum transfer length is 8 blocks of 512 bytes"),
+        # it asks for more, or for nothing
+        (2048, 65_535, None),
+        (None, None, None),
+    ],
+)
+def test_small_io_that_the_target_asks_for(optimal: int | None, maximum: int | None, said: str | None) -> None:
+    story = Story().tasks(16, ("propagation", 16 * MS), bytes=4_096)
+    limits = {"optimal_transfer_blocks": optimal, "maximum_transfer_blocks": maximum}
+    story.rows["logical_units"].append({"session": 0, "lun": 0, "block_bytes": 512} | limits)
+    found = story.found("block_size_small")
+    assert found
+    assert (said in found.text) if said else ("VPD page 0xb0" not in found.text)
+    assert found.advice[0].startswith("Correct the block limits page") == bool(said)

@@ -103,7 +103,8 @@ def test_a_gain_stays_with_its_advice_when_another_is_inserted() -> None:
     (plain, *_) = opinions.with_gains(lambda: case, [finding for finding in [BLOCK_SIZE_SMALL.find(case)] if finding])
     problem = replace(BLOCK_SIZE_SMALL, advice=(Advice("Buy a faster network."), *BLOCK_SIZE_SMALL.advice))
     (longer, *_) = opinions.with_gains(lambda: case, [finding for finding in [problem.find(case)] if finding])
-    own = BLOCK_SIZE_SMALL.advice[0]
+    # the first of its advice has no case here
+    own = BLOCK_SIZE_SMALL.advice[1]
     for finding, place in ((plain, 0), (longer, 1)):
         # one RTT per command, and nothing else: one of twice the size has twice the throughput
         first = finding.gains[0]
@@ -129,7 +130,7 @@ def test_advice_that_changes_a_setting_says_what_it_touches() -> None:
 
 def test_the_first_what_if_comes_first_and_keeps_its_index() -> None:
     case, _ = cases(classic())
-    larger, *others = BLOCK_SIZE_SMALL.advice
+    _, larger, *others = BLOCK_SIZE_SMALL.advice
     first = Advice("Try this first.", larger.what_if, is_tried_first=True)
     (found,) = opinions.with_gains(
         lambda: case,

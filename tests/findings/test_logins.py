@@ -359,3 +359,73 @@ def test_captures_of_kernels(name: str, words: str) -> None:
     assert diagnosis.headline
     assert diagnosis.headline.name == "login_failed"
     assert words in diagnosis.headline.text
+
+
+def asked(
+    told: Told, kind: str, asker: str, asked: str, count: int, first: float, last: float, answers: int = 0
+) -> None:
+    """Questions of one host for another one."""
+    row = {"kind": kind, "asker_address": asker, "asked_address": asked, "question_count": count, "frame_first": 70}
+    told.add("host_questions", **row, answer_count=answers, time_first_ns=first, time_last_ns=last)
+
+
+@pytest.mark.parametrize(
+    ("asker", "to", "count", "answers", "first", "is_said"),
+    [
+        ("10.0.0.2", "10.0.0.1", 5, 0, 0.02, True),
+        # it got an answer, asked once, asked another host, or long before; and it is asked itself
+        ("10.0.0.2", "10.0.0.1", 5, 1, 0.02, False),
+        ("10.0.0.2", "10.0.0.1", 1, 0, 0.02, False),
+        ("10.0.0.2", "10.0.0.7", 5, 0, 0.02, False),
+        ("10.0.0.2", "10.0.0.1", 5, 0, -9.0, False),
+        ("10.0.0.1", "10.0.0.2", 5, 0, 0.02, False),
+    ],
+)
+def test_pings_of_a_target_that_does_not_answer_the_login(
+    asker: str, to: str, count: int, answers: int, first: float, is_said: bool
+) -> None:
+    told = Told()
+    unfinished(told, end="closed", fin_to_target_ns=15.01)
+    asked(told, "echo", asker, to, count, first, first + 8, answers)
+    finding = found(told.diagnosis())
+    assert finding
+    said = "The target pinged the initiator 5 times meanwhile (ICMP echo requests) and had no answer."
+    assert (said in finding.text) == is_said
+    assert (finding.points_to == "the path to the initiator, or its firewall") == is_said
+    assert finding.advice[0].startswith("Let the target's pings") == is_said
+    # where a filter may have hidden them, this is said
+    assert "a capture filter on the TCP port hides that" in " ".join(finding.advice)
+
+
+def test_an_algorithm_that_the_target_refused_is_no_wrong_secret() -> None:
+    told = Told()
+    refused(told, 1.0)
+    parameter(told, "CHAP_A", "5", None)
+    finding = found(told.diagnosis())
+    assert finding
+    assert (
+        "The target chose none of the CHAP algorithms that the initiator offered (5 MD5), and no secret" in finding.text
+    )
+    assert finding.points_to == "the CHAP algorithms of the two sides"
+    assert finding.advice[0].startswith("Allow the same CHAP algorithms")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        # the secret was wrong: it was challenged, and answered
+        [("CHAP_A", "5,7", "7"), ("CHAP_C", None, "(hidden)"), ("CHAP_R", "(hidden)", None)],
+        # the target chose one, and the rest is not in the capture
+        [("CHAP_A", "5,7", "7")],
+        # no algorithm was offered
+        [("AuthMethod", "None", "CHAP")],
+    ],
+)
+def test_a_refusal_behind_the_choice_of_an_algorithm_is_one_of_credentials(more: list[tuple[str, Any, Any]]) -> None:
+    told = Told()
+    refused(told, 1.0)
+    for key, ours, theirs in more:
+        parameter(told, key, ours, theirs)
+    finding = found(told.diagnosis())
+    assert finding
+    assert "CHAP algorithms" not in finding.text

@@ -234,3 +234,56 @@ def test_a_recording_of_kernels() -> None:
         assert "10.71.0.2:3261: 1 connection attempt (3 SYNs)" in finding.text
         assert diagnosis.headline
         assert diagnosis.headline.name == "portal_unreachable"
+
+
+ABSENT = "TargetName=iqn.t TargetAddress=10.0.0.2:3260,1 TargetAddress=10.0.0.60:3260,1 TargetAddress=[fe80::1]:3260,1"
+
+
+def asked_for(
+    address: str, *, count: int = 24, answers: int = 0, first: float = 1.0, last: float = 18.0, asker: str = "10.0.0.1"
+) -> Told:
+    """A discovery, and ARP requests for an address that it lists."""
+    told = discovered(ABSENT)
+    told.rows["connections"][1]["syn_ack_ns"] = at(0.5)
+    row = {"kind": "neighbor", "asker_address": asker, "asked_address": address, "question_count": count}
+    told.add("host_questions", **row, answer_count=answers, frame_first=80, time_first_ns=first, time_last_ns=last)
+    return told
+
+
+def test_a_listed_portal_whose_host_answers_no_arp() -> None:
+    diagnosis = asked_for("10.0.0.60").diagnosis()
+    finding = found(diagnosis)
+    assert finding
+    assert finding.text == (
+        "The target lists a portal that does not answer: 10.0.0.60:3260. Initiator 10.0.0.1 sent 24 ARP requests for "
+        "10.0.0.60 in 17.0 s, from 1.00 s on; none had an answer, so no SYN followed. The list also has "
+        "[fe80::1]:3260, a link-local address. It reached 10.0.0.2:3260."
+    )
+    assert (finding.cost_ns, finding.spans, finding.frames) == (17 * SECOND, ((at(1.0), at(18.0)),), (77, 80))
+    assert diagnosis.headline
+    assert diagnosis.headline.name == "portal_unreachable"
+    assert diagnosis.headline.first_step.startswith("Remove a portal")
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        asked_for("10.0.0.60", answers=1),
+        asked_for("10.0.0.60", count=1),
+        # of another host, for another one, before the list came, and too short
+        asked_for("10.0.0.60", asker="10.0.0.7"),
+        asked_for("10.0.0.61"),
+        asked_for("10.0.0.60", first=-9, last=-1),
+        asked_for("10.0.0.60", first=0.5, last=0.9),
+    ],
+)
+def test_what_is_not_an_absent_portal(told: Told) -> None:
+    assert found(told.diagnosis()) is None
+
+
+def test_a_portal_that_had_a_syn_is_told_by_that() -> None:
+    told = asked_for("10.0.0.60")
+    told.connection(2.0, 5.0, syn_ns=2.0, target_address="10.0.0.60", retransmitted_syns_to_target=2)
+    finding = found(told.diagnosis())
+    assert finding
+    assert finding.text.startswith("Initiator 10.0.0.1 cannot reach the portal 10.0.0.60:3260: 1 connection attempt")
