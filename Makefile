@@ -167,8 +167,9 @@ bench-unseen: build/build.stamp ## compare the headlines of 500 runs, drawn by S
 bench-capture: build/build.stamp build/peers.stamp ## compare capture with dumpcap and tcpdump on veth and TAP (root)
 	$(BIN)/python -m bench.capture
 
-bench-model: build/build.stamp ## compare the model with 277 simulated settings, and with other models under losses
+bench-model: build/build.stamp ## compare the model with 277 simulated settings, other models under losses, and plans with their runs
 	$(BIN)/python -m bench.model
+	$(BIN)/python -m bench.plan --seed $(SEED)
 	$(BIN)/python -m bench.rivals
 
 bench-watch: build/build.stamp build/peers.stamp ## run watch for ten minutes at the highest rate of the lab (root)

@@ -73,8 +73,10 @@ def bytes_moved(setting: Setting) -> int:
     return round_bytes * longer * min(_CYCLES_MOST, max(_CYCLES_LEAST, _BYTES // round_bytes))
 
 
-def world_settings(setting: Setting, seed: int = 1) -> dict[str, Any]:
-    """A world in which only the effects in the model take time."""
+def world_settings(
+    setting: Setting, seed: int = 1, rate_bps: int = RATE_BPS, queue_packets: int | None = None
+) -> dict[str, Any]:
+    """A world in which only the effects in the model take time, with a line of that rate where the setting has one."""
     keys = setting.solicitation
     offers = {
         "initial_r2t": keys.is_initial_r2t,
@@ -88,6 +90,8 @@ def world_settings(setting: Setting, seed: int = 1) -> dict[str, Any]:
     of_target = {
         "initial_r2t": False,
         "immediate_data": True,
+        "first_burst_length": offers["first_burst_length"],
+        "max_burst_length": offers["max_burst_length"],
         "max_outstanding_r2t": keys.max_outstanding_r2t,
         "max_recv_data_segment_length": keys.max_recv_data_segment_bytes,
         "max_connections": setting.connections,
@@ -103,8 +107,8 @@ def world_settings(setting: Setting, seed: int = 1) -> dict[str, Any]:
         "congestion_control": setting.congestion_control,
     }
     direction = {
-        "rate_bps": RATE_BPS if setting.c_bytes_per_s else None,
-        "queue_packets": None,
+        "rate_bps": rate_bps if setting.c_bytes_per_s else None,
+        "queue_packets": queue_packets,
         "loss_probability": setting.loss,
     }
     delays_ns = setting.target_delays_ns or (setting.delay_ns,)
@@ -192,9 +196,15 @@ def measured_bytes_per_s(setting: Setting, truth: Mapping[str, Any]) -> float:
     return (last - first) * setting.block_bytes / copies / (done[last] - done[first]) * 1e9
 
 
-def simulate(setting: Setting, seed: int = 1, total_bytes: int | None = None) -> dict[str, Any]:
+def simulate(
+    setting: Setting,
+    seed: int = 1,
+    total_bytes: int | None = None,
+    rate_bps: int = RATE_BPS,
+    queue_packets: int | None = None,
+) -> dict[str, Any]:
     """Runs a setting and returns its truth. RuntimeError if a command failed."""
-    world = world_settings(setting, seed)
+    world = world_settings(setting, seed, rate_bps, queue_packets)
     world["client"]["workload"]["total_bytes"] = total_bytes or bytes_moved(setting)
     truth = traffic.simulate(world, (), lambda *_: False)
     if truth["results"]["errors"]:

@@ -62,6 +62,7 @@ default is a comment there. The command line overrides the file, the file the de
 """
 _ARGUMENTS = {
     "CAPTURE...": "Captures to read as one, or `-` for standard input.",
+    "[read|write] [CAPTURE]...": "Captures of the load, each read alone; or `read` or `write`, with the options below.",
     "A": "The slow capture, or `-` for standard input.",
     "B": "The fast capture; the order does not matter.",
     "INPUT": "An interface, a growing file, or `-` for standard input.",

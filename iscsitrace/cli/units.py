@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import click
 
-from iscsitrace.wording.quantities import RATE, SHARE, SIZE, TIME, TIMES, parse_quantity
+from iscsitrace.wording.quantities import PACE, RATE, SHARE, SIZE, TIME, TIMES, parse_quantity
 
 # group 1: the fraction with its mark, after seconds only (datetime keeps but six digits of it)
 _ISO_DATE = re.compile(
@@ -79,6 +79,13 @@ class Rate(Typed):
 
     def __init__(self) -> None:
         super().__init__(RATE)
+
+
+class Pace(Typed):
+    """A rate of data, to bytes a second."""
+
+    def __init__(self) -> None:
+        super().__init__(PACE)
 
 
 class Share(Typed):

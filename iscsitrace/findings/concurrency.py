@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -11,6 +11,8 @@ from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import Basis
 from iscsitrace.fit.gain import OF_A_COMMAND, OF_A_CONNECTION, Change
 from iscsitrace.fit.situation import Situation
+from iscsitrace.model.plan import HIDDEN, least
+from iscsitrace.wording import amounts as wording
 
 DEPTHS: Final = (8, 32, 128)
 """Queue depths to try, as programs and drivers offer them: the next one or two above the measured one."""
@@ -41,15 +43,38 @@ def next_queue_depth(basis: Basis) -> Iterator[Change]:
     yield from islice(deeper(basis.measured.situation), 1)
 
 
-def next_queue_depths(basis: Basis) -> Iterator[Change]:
-    """The next two higher queue depths."""
-    yield from islice(deeper(basis.measured.situation), 2)
+def hiding_queue_depths(basis: Basis) -> Iterator[Change]:
+    """The next higher queue depth, and the least one that hides the delay; without such a one the next two."""
+    situation = basis.measured.situation
+    depth, enough = situation.setting.queue_depth, _hiding(situation)
+    if enough is None:
+        yield from islice(deeper(situation), 2)
+        return
+    yield from deeper(situation, [each for each in DEPTHS if depth < each < enough][:1])
+    change = partial(Situation.with_setting, queue_depth=enough)
+    yield Change(f"queue depth {enough}, which hides {wording.percent(HIDDEN)} of the delay", change, OF_A_COMMAND)
 
 
-def deeper(situation: Situation) -> Iterator[Change]:
+def _hiding(situation: Situation) -> int | None:
+    """Commands in flight that reach HIDDEN of the throughput without delay; None where that takes too many, or where
+    one in flight shows no application that has others to issue.
+    """
+    depth = situation.setting.queue_depth
+    if depth == 1:
+        return None
+
+    def reached(count: int) -> float:
+        return situation.with_setting(queue_depth=count).throughput()
+
+    wanted = HIDDEN * situation.with_setting(delay_ns=0.0).throughput()
+    found = least(reached, wanted, depth, DEPTHS[-1])
+    return None if found == depth else found
+
+
+def deeper(situation: Situation, depths: Iterable[int] = DEPTHS) -> Iterator[Change]:
     """More commands in flight. One in flight shows no application that has others to issue."""
     depth = situation.setting.queue_depth
-    for each in DEPTHS:
+    for each in depths:
         if each > depth > 1:
             change = partial(Situation.with_setting, queue_depth=each)
             yield Change(f"queue depth {each}", change, OF_A_COMMAND)

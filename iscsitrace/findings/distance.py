@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.findings.case import Case
-from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, next_queue_depths
+from iscsitrace.findings.concurrency import RAISE_QUEUE_DEPTH, hiding_queue_depths
 from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
 from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
@@ -98,7 +98,7 @@ QUEUE_DEPTH_LOW: Final = Problem(
     explains=Explains("propagation", 1, WORTH_A_CHANGE),
     rank="limit",
     limited_by="network latency",
-    advice=(Advice(RAISE_QUEUE_DEPTH, next_queue_depths),),
+    advice=(Advice(RAISE_QUEUE_DEPTH, hiding_queue_depths),),
     where=_low_depth,
     tell=_queue_depth,
 )

@@ -31,6 +31,9 @@ CUBIC_CONSTANT: Final[float] = (0.4 * 3.7 / 1.2) ** 0.25
 """RFC 9438, section 5.1, with C = 0.4 and a decrease to 0.7."""
 LEAST_SEGMENTS: Final = 10
 """Smallest average window for which the formulas hold: below it, losses end in timeouts (Padhye and others 1998)."""
+LEAST_DELAY_NS: Final = 2e6
+"""Shortest one-way delay for which they hold: below it the timer that finds the loss of a last segment, which takes
+milliseconds whatever the RTT, costs more than the repair."""
 _FAR: Final = 8
 """Windows larger than this times 1 / sqrt(p) are practically never reached."""
 _LOSSES: Final = 40

@@ -15,6 +15,7 @@ from typing import Any
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.model.bounds import (
+    LEAST_DELAY_NS,
     LEAST_SEGMENTS,
     loss_window_bytes,
     mirror_bytes_per_s,
@@ -126,10 +127,12 @@ def _name(bounds: Mapping[str, float], throughput: float, setting: Setting, cycl
 
 def _is_in_range(setting: Setting) -> bool:
     """Always without losses; with losses where the average window and the data in flight have enough segments
-    for a loss to be repaired without a timeout.
+    for a loss to be repaired without a timeout, and where a timer of TCP is not much longer than the RTT.
     """
     if not setting.loss:
         return True
+    if max((setting.delay_ns, *setting.target_delays_ns)) < LEAST_DELAY_NS:
+        return False
     sizes: tuple[int, ...] = (setting.block_bytes,)
     if setting.operation == "write":
         sizes = (first_burst_bytes(setting), *solicited_bytes(setting))

@@ -103,11 +103,20 @@ def predict_with(setting: Setting, fit: Fitting, given: Collection[str] = ()) ->
     correlations of the fit, the scatter of runs, and the doubts about settings that were not fitted. Unless given, the
     status is held where it is at the nearest fitted I/O size.
     """
+    return _asked(setting, fit, given).answer()
+
+
+def predicted_with(setting: Setting, fit: Fitting, given: Collection[str] = ()) -> Prediction:
+    """The prediction alone, without the interval."""
+    return _asked(setting, fit, given).prediction
+
+
+def _asked(setting: Setting, fit: Fitting, given: Collection[str]) -> _Question:
     places = fit.places if setting.operation == fit.setting.operation else ()
     if places and setting.operation == "read" and "is_status_held" not in given:
         nearest = min(places, key=lambda place: _doublings(setting.block_bytes, place.block_bytes))
         setting = replace(setting, is_status_held=nearest.is_status_held)
-    return _Question(setting, fit, places, frozenset(given)).answer()
+    return _Question(setting, fit, places, frozenset(given))
 
 
 class _Question:

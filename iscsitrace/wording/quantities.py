@@ -15,6 +15,7 @@ from typing import Any, Final
 
 TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 SIZES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+PACES = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 RATES = {"bit": 1, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", re.ASCII)
 _SHARE = re.compile(r"(\d+(?:\.\d+)?)(%|/(\d+))?", re.ASCII)
@@ -37,6 +38,15 @@ def parse_share(text: str) -> float | None:
         return None
     found = Decimal(match[1]) / divisor
     return float(found) if found <= 1 else None
+
+
+def parse_pace(text: str) -> float | None:
+    """``8MB/s``, or ``64Mbit`` a second, to bytes a second; None when it is neither."""
+    bits = parse_quantity(text, RATES)
+    if bits is not None:
+        return bits / 8
+    number, slash, per = text.strip().partition("/")
+    return parse_quantity(number, PACES) if slash and per == "s" else None
 
 
 def parse_count(text: str) -> int | None:
@@ -85,5 +95,10 @@ RATE: Final = Quantity(
     "RATE",
     'a rate like "320Mbit" (bit, Kbit, Mbit, Gbit a second)',
     lambda text: parse_quantity(text, RATES) or None,
+)
+PACE: Final = Quantity(
+    "RATE",
+    'a rate of data like "8MB/s" (KB/s, MB/s, GB/s) or "64Mbit"',
+    lambda text: parse_pace(text) or None,
 )
 SHARE: Final = Quantity("SHARE", 'a share like "0.01%", 0.0001 or "1/65536"', parse_share)

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.cli.options import CaptureInput
-from iscsitrace.cli.read.model_predict import Several, Truth, _check_size
+from iscsitrace.cli.read.model_options import Several, Truth
+from iscsitrace.cli.read.model_predict import _check_size
 from iscsitrace.cli.record.capture_limits import Limit, gathered
 from iscsitrace.cli.record.capture_progress import CaptureCaller, _status
 from iscsitrace.cli.record.service_manager import ServiceManager

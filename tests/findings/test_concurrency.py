@@ -9,16 +9,22 @@ import numpy as np
 import pytest
 
 from iscsitrace.findings.command_window import _after
-from iscsitrace.findings.concurrency import more_connections, next_queue_depth, next_queue_depths
+from iscsitrace.findings.concurrency import hiding_queue_depths, more_connections, next_queue_depth
 
 
-def basis(queue_depth: int = 1, connections: int = 1, rates: dict[int, float] | None = None) -> Any:
-    """The model has those rates by number of connections."""
+def basis(queue_depth: int = 1, connections: int = 1, rates: dict[int, float] | None = None, near: float = 1e9) -> Any:
+    """The model has those rates by number of connections; else 1 for each command in flight, ``near`` without delay."""
 
-    def situation(count: int) -> Any:
-        setting = SimpleNamespace(queue_depth=queue_depth, connections=count)
-        rate = (rates or {}).get(count, 0.0)
-        return SimpleNamespace(setting=setting, throughput=lambda: rate, with_connections=situation)
+    def situation(count: int, depth: int = queue_depth, delay_ns: float = 1.0) -> Any:
+        setting = SimpleNamespace(queue_depth=depth, connections=count)
+        rate = (rates or {}).get(count, 0.0) if rates is not None else float(depth) if delay_ns else near
+
+        def with_setting(**changes: Any) -> Any:
+            return situation(count, changes.get("queue_depth", depth), changes.get("delay_ns", delay_ns))
+
+        return SimpleNamespace(
+            setting=setting, throughput=lambda: rate, with_connections=situation, with_setting=with_setting
+        )
 
     measured = SimpleNamespace(situation=situation(connections))
     return SimpleNamespace(measured=measured)
@@ -31,8 +37,24 @@ def basis(queue_depth: int = 1, connections: int = 1, rates: dict[int, float] | 
 def test_the_next_two_depths_above_the_measured_one_are_tried(queue_depth: int, depths: list[int]) -> None:
     """Beside one command in flight none: it shows no application that has others to issue."""
     words = [f"queue depth {depth}" for depth in depths]
-    assert [change.words for change in next_queue_depths(basis(queue_depth))] == words
+    assert [change.words for change in hiding_queue_depths(basis(queue_depth))] == words
     assert [change.words for change in next_queue_depth(basis(queue_depth))] == words[:1]
+
+
+@pytest.mark.parametrize(
+    ("queue_depth", "near", "words"),
+    [
+        # each command in flight carries 1: 18 of 20 hide nine tenths of the delay
+        (2, 20, ["queue depth 8", "queue depth 18, which hides 90 % of the delay"]),
+        (9, 20, ["queue depth 18, which hides 90 % of the delay"]),
+        (2, 6, ["queue depth 6, which hides 90 % of the delay"]),
+        (18, 20, ["queue depth 32", "queue depth 128"]),
+        # one in flight shows no program that has others to issue
+        (1, 20, []),
+    ],
+)
+def test_the_depth_that_hides_the_delay_is_tried(queue_depth: int, near: float, words: list[str]) -> None:
+    assert [change.words for change in hiding_queue_depths(basis(queue_depth, near=near))] == words
 
 
 @pytest.mark.parametrize(

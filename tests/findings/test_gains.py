@@ -24,10 +24,12 @@ SOLICITED = f"--key InitialR2T=Yes --key ImmediateData=No --key FirstBurstLength
 WRITE = f"write --block-size 256K --bytes 8M --key MaxBurstLength=65536 {SOLICITED}"
 SMALL_WRITE = f"write --block-size 64K --bytes 8M {SOLICITED}"
 SMALL_WINDOW = f"read --block-size 1M --bytes 24M {PATH}"
+HIDING = "queue depth 6, which hides 90 % of the delay"
+"""A read takes 8 ms and 1.7 ms on the line: six carry 38 MB/s, five 34."""
 
 # finding, change -> the run that has it, and options that make the change
 CHANGES: dict[tuple[str, str], tuple[str, str]] = {
-    ("queue_depth_low", "queue depth 8"): (TWO_READS, "--queue-depth 8 --bytes 24M"),
+    ("queue_depth_low", HIDING): (TWO_READS, "--queue-depth 6 --bytes 24M"),
     ("block_size_small", "256 KiB I/O"): (READ, "--block-size 256K --bytes 16M"),
     ("block_size_small", "1 MiB I/O"): (READ, "--block-size 1M --bytes 24M"),
     ("held_for_ack", "status in the last Data-In"): (f"{READ} --set status=apart-held", "--set status=in-data"),
@@ -84,7 +86,7 @@ def test_a_predicted_gain_equals_that_of_the_run_with_the_change(runs: Runs, nam
 
 # finding, change -> how the advice that the gain belongs to begins
 ADVICE = {
-    ("queue_depth_low", "queue depth 8"): "Keep more commands in flight: ",
+    ("queue_depth_low", HIDING): "Keep more commands in flight: ",
     ("block_size_small", "256 KiB I/O"): "Use larger I/O",
     ("block_size_small", "1 MiB I/O"): "Use larger I/O",
     ("held_for_ack", "status in the last Data-In"): "Have the target send the status",
@@ -117,7 +119,7 @@ def test_the_low_gain_assumes_a_target_that_serves_one_command_at_a_time(runs: R
 
 def test_a_queue_that_fills_the_line_gains_nothing(runs: Runs) -> None:
     finding = finding_of(runs(TWO_READS).capture(), "queue_depth_low")
-    assert [gain.change for gain in finding.gains] == ["queue depth 8"], "32 fill the line no better"
+    assert [gain.change for gain in finding.gains] == [HIDING], "8 and 32 fill the line no better"
 
 
 def test_no_gain_if_the_model_does_not_fit_the_session() -> None:
@@ -149,6 +151,6 @@ def test_gains_follow_their_advice(runs: Runs) -> None:
     )
     # what to do, then the findings of the session before those of its connection
     assert said[:3] == [
-        *[f"up to {depth:.1f}x with queue depth 8)"] * 2,
+        *[f"up to {depth:.1f}x with {HIDING})"] * 2,
         f"up to {small:.1f}x with 256 KiB I/O, up to {large:.1f}x with 1 MiB I/O)",
     ]

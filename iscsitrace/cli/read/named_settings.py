@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from iscsitrace.cli.read.model_predict import Truth
+from iscsitrace.cli.read.model_options import Truth
 from iscsitrace.cli.units import Duration, Quantity, Share, Size
 
 _KINDS: Final[dict[str, tuple[str, Any]]] = {
