@@ -47,13 +47,13 @@ def measure(capture: str, connections: Table, senders: Table, steady: Table) -> 
     InputInvalid where it is too short to have one; ``capture`` is its name in messages.
     """
     whole = _busiest(capture, connections)
-    direction = max(_DIRECTIONS, key=lambda each: whole[f"stream_bytes_{each}"])
-    row = max(steady.rows(), key=lambda row: int(row[f"captured_bytes_{direction}"]), default=None)
+    # without its handshake either side may be the initiator of the steady part
+    row = max(steady.rows(), key=_carried, default=None)
     lasted_ns = row["time_last_ns"] - row["time_first_ns"] if row else 0
     if row is None or lasted_ns <= 0:
         raise InputInvalid(f"{capture}: the busiest TCP connection is too short for a steady throughput")
     path_ns = int(path.of_one(connections, senders, [whole["connection"]]).whole_ns[0])
-    return Socket(row[f"stream_bytes_{direction}"] / lasted_ns * 1e9, None if path_ns < 0 else path_ns / 2)
+    return Socket(_carried(row) / lasted_ns * 1e9, None if path_ns < 0 else path_ns / 2)
 
 
 def of_points(points: Sequence[Point], sockets: Mapping[str, Socket]) -> float | list[float]:

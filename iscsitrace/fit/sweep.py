@@ -7,7 +7,7 @@ are the settings in which the points differ, their order, and what each setting 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -56,6 +56,8 @@ class Place:
     """By the points of all other settings; None where these cannot be fitted."""
     remarks: tuple[str, ...]
     """Where the packets contradict what was named."""
+    shares: Mapping[str, float] = field(default_factory=dict)
+    """Throughput / what the ``line`` or a ``socket`` carries, where the user named it."""
 
 
 @dataclass(frozen=True)
@@ -97,20 +99,27 @@ class Sweep:
         return self.is_poor or apart(self.off(place)) > POOR
 
 
-def sweeps(captures: Sequence[Capture], sockets: Mapping[int, float] | None = None) -> list[Sweep]:
+def sweeps(
+    captures: Sequence[Capture], sockets: Mapping[int, float] | None = None, line_bytes_per_s: float | None = None
+) -> list[Sweep]:
     """A sweep for each operation; none without a steady point.
 
-    ``sockets``: C by a plain transfer, by ``id`` of the point.
+    ``sockets``: C by a plain transfer, by ``id`` of the point; ``line_bytes_per_s``: the rate of the line.
     """
     found = []
     points = [point for capture in captures for point in capture.points]
     for operation in dict.fromkeys(point.setting.operation for point in points):
         own = [(capture, point) for capture in captures for point in of_operation(capture.points, operation)]
-        found.append(_sweep(operation, own, sockets))
+        found.append(_sweep(operation, own, sockets, line_bytes_per_s))
     return found
 
 
-def _sweep(operation: str, own: Sequence[tuple[Capture, Point]], sockets: Mapping[int, float] | None) -> Sweep:
+def _sweep(
+    operation: str,
+    own: Sequence[tuple[Capture, Point]],
+    sockets: Mapping[int, float] | None,
+    line_bytes_per_s: float | None,
+) -> Sweep:
     delays = _clustered([point.delay_ns.value for _, point in own])
     settings = [
         _settings(point, delay_ns) | dict(capture.named) for (capture, point), delay_ns in zip(own, delays, strict=True)
@@ -141,11 +150,17 @@ def _sweep(operation: str, own: Sequence[tuple[Capture, Point]], sockets: Mappin
                 {name: values[name][place] for name in varied},
                 without,
                 tuple(_remarks(own[place][1], own[place][0].named)),
+                _shares(own[place][1], sockets, line_bytes_per_s),
             )
             for place, without in zip(order, held_back, strict=True)
         ),
         fit=fit(points, rates),
     )
+
+
+def _shares(point: Point, sockets: Mapping[int, float] | None, line_bytes_per_s: float | None) -> dict[str, float]:
+    named = {"line": line_bytes_per_s, "socket": sockets[id(point)] if sockets else None}
+    return {name: point.throughput_bytes_per_s / each for name, each in named.items() if each}
 
 
 def _settings(point: Point, delay_ns: float) -> dict[str, Any]:

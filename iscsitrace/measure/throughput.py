@@ -7,7 +7,7 @@ management and NOPs are no commands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -55,6 +55,19 @@ def measure(cycles: Table, waited: Waits) -> list[Throughput]:
     if len(found) > 1:
         (total,) = _of_each(cycles, np.zeros(len(cycles), dtype=np.int64), payloads, ends_ns)
     return [*(each for each in found if each.session is not None and each.session >= 0), replace(total, session=None)]
+
+
+def shares(rates: Mapping[str, Any], yardsticks: Mapping[str, float]) -> dict[str, float | None]:
+    """Rates of reads and of writes, as of `Throughput`, / each yardstick in bytes/s: ``read_share_of_line`` ...; None
+    where there is no rate.
+
+    The directions are apart: a line carries as much the other way.
+    """
+    return {
+        f"{word}_share_of_{name}": None if rates[f"{word}_bytes_per_s"] is None else rates[f"{word}_bytes_per_s"] / each
+        for name, each in yardsticks.items()
+        for word in ("read", "write")
+    }
 
 
 def payload(cycles: Table) -> tuple[NDArray[Any], NDArray[Any]]:

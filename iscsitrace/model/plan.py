@@ -71,10 +71,11 @@ def burst_packets(setting: Setting) -> int:
     asked = (first_burst_bytes(setting), sum(solicited_bytes(setting)[: setting.solicitation.max_outstanding_r2t]))
     each = setting.block_bytes if setting.operation == "read" else max(asked)
     sent = setting.queue_depth * stream_bytes(each, setting.data_pdu_bytes)
+    pdus = setting.queue_depth * ceil(each / (setting.data_pdu_bytes or each))
     packets = ceil(min(sent, setting.window_bytes or inf) / setting.segment_bytes)
-    # the end of each command's data is a packet of its own; commands, ACKs and R2Ts are others
+    # the end of each data PDU is a packet of its own; commands, ACKs and R2Ts are others
     streams = setting.connections * max(1, len(setting.target_delays_ns))
-    return streams * (packets + 2 * setting.queue_depth)
+    return streams * (packets + pdus + setting.queue_depth)
 
 
 Forward = Callable[[Setting], Prediction]

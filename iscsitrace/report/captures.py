@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -43,11 +43,17 @@ def needed(is_large: bool, has_pictures: bool = True) -> tuple[str, ...]:
 
 
 def describe(
-    trace: Trace, *, session: int | None = None, has_pictures: bool = True, by: Sequence[str] = ()
+    trace: Trace,
+    *,
+    session: int | None = None,
+    has_pictures: bool = True,
+    by: Sequence[str] = (),
+    yardsticks: Mapping[str, float] | None = None,
 ) -> Document:
     """The document on a session, by default the story of the headline; InputInvalid for an unknown session.
 
-    It has the verdicts of all sessions ``by`` each of these.
+    It has the verdicts of all sessions ``by`` each of these, and throughput as a share of the ``yardsticks`` in
+    bytes/s: ``line``, ``socket``.
     """
     diagnosis = examine(trace.table, tap_of=trace.tap_of)
     order = _by_weight(trace, diagnosis)
@@ -68,7 +74,9 @@ def describe(
     if lead is not None:
         told = chapters.told(lead, remedies)
         has_timeline = has_pictures and lead.failure is not None
-        opening = chapters.opening(trace, lead, told, figures.timeline(trace, main, looks) if has_timeline else ())
+        opening = chapters.opening(
+            trace, lead, told, figures.timeline(trace, main, looks) if has_timeline else (), yardsticks or {}
+        )
         found.append(chapters.findings(lead, told, filter(_is_worth, others[:IN_FULL]), remedies))
     found += _others(trace, diagnosis, lead, rest, others)
     title = _title(trace)

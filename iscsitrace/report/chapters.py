@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from iscsitrace.measure import line, path, waits, workload
 from iscsitrace.measure import tap_position as tap
 from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.distribution import PERCENTILES, is_bound
-from iscsitrace.measure.throughput import measure
+from iscsitrace.measure.throughput import Throughput, measure, shares
 from iscsitrace.report import failure
 from iscsitrace.report.subject import Subject
 from iscsitrace.show import places
@@ -29,13 +30,21 @@ FIRST_FINDINGS: Final = 2
 """Findings shown beside the headline; the others follow later."""
 
 
-def opening(trace: Trace, subject: Subject, told: Findings, timeline: tuple[Picture, ...] = ()) -> Opening:
-    """What the report says first of a session or story, of which all of this was ``told``."""
+def opening(
+    trace: Trace,
+    subject: Subject,
+    told: Findings,
+    timeline: tuple[Picture, ...] = (),
+    yardsticks: Mapping[str, float] = MappingProxyType({}),
+) -> Opening:
+    """What the report says first of a session or story, of which all of this was ``told``; ``yardsticks`` are what its
+    throughput is compared with, in bytes/s.
+    """
     rows = [row for row in trace.connections.rows() if subject.has(row)]
     return Opening(
         question=f"Diagnosis of {subject.label}",
         headline=subject.headline.text,
-        facts=tuple(_facts(trace, rows, subject.commands(trace), subject.time)),
+        facts=tuple(_facts(trace, rows, subject.commands(trace), subject.time, yardsticks)),
         label=subject.label,
         peers=_peers(trace, subject, rows),
         breakdowns=(*places.breakdown(trace, subject.sessions, subject.label), *breakdown(subject.label, subject.time)),
@@ -86,7 +95,13 @@ def _peers(trace: Trace, subject: Subject, connections: list[dict[str, Any]]) ->
     return f"{names} ({', '.join(ends)}{more})" if ends else names
 
 
-def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time: Budget | None) -> list[Fact]:
+def _facts(
+    trace: Trace,
+    connections: list[dict[str, Any]],
+    cycles: Table,
+    time: Budget | None,
+    yardsticks: Mapping[str, float],
+) -> list[Fact]:
     found, waited = [], waits.of(cycles, trace.connections)
     volume = measure(cycles, waited)[-1]
     moved = {"read": volume.read_bytes_per_s, "written": volume.write_bytes_per_s}
@@ -100,6 +115,7 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time:
                 f"line rate {wording.rate(found_line.bytes_per_s)}" if found_line else "while I/O is in flight",
             )
         )
+    found += _shares(volume, yardsticks)
     if time and time.idle_fraction is not None:
         busy = f"of {wording.time(time.jobs_ns)} of I/O time; no data on the line"
         found.append(Fact("Idle", wording.percent(time.idle_fraction), busy))
@@ -134,6 +150,20 @@ def _facts(trace: Trace, connections: list[dict[str, Any]], cycles: Table, time:
             Fact("Retransmissions", wording.count(again, "packet"), f"{wording.percent(again / packets)} of packets")
         )
     return found
+
+
+_YARDSTICKS: Final = {"line": ("Of the line", "named rate"), "socket": ("Of a socket", "a plain TCP transfer carries")}
+
+
+def _shares(volume: Throughput, yardsticks: Mapping[str, float]) -> Iterable[Fact]:
+    """The throughput as a share of what it is compared with; reads and writes apart."""
+    for name, bytes_per_s in yardsticks.items():
+        of_each = shares(volume.as_dict(), {name: bytes_per_s})
+        words = {"read": of_each[f"read_share_of_{name}"], "written": of_each[f"write_share_of_{name}"]}
+        found = [f"{wording.percent(share)} {word}" for word, share in words.items() if share]
+        if found:
+            heading, meaning = _YARDSTICKS[name]
+            yield Fact(heading, ", ".join(found), f"{meaning} {wording.rate(bytes_per_s)}")
 
 
 def _path(trace: Trace, connections: list[dict[str, Any]]) -> list[Fact]:

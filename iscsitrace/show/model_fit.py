@@ -183,9 +183,12 @@ def _of_model(sweep: Sweep) -> str:
 
 def points_of(sweep: Sweep) -> Grid:
     """A row for each point, in order of the settings."""
+    compared = sweep.places[0].shares if sweep.places else {}
     columns = (
         *(label_of(name) for name in sweep.varied),
-        *("commands", "MB/s", "low", "high", "model MB/s", "vs. model %", "vs. others %", "idle %", "k"),
+        *("commands", "MB/s", "low", "high"),
+        *(f"% of {name}" for name in compared),
+        *("model MB/s", "vs. model %", "vs. others %", "idle %", "k"),
         *("capture", "session"),
     )
     names = _names(sweep)
@@ -201,6 +204,7 @@ def points_of(sweep: Sweep) -> Grid:
                 cells.megabytes(point.throughput_bytes_per_s),
                 cells.megabytes(point.throughput_low_bytes_per_s),
                 cells.megabytes(point.throughput_high_bytes_per_s),
+                *(cells.percent(place.shares[name]) for name in compared),
                 POOR_CELL if is_off else cells.megabytes(model),
                 POOR_CELL if is_off else _signed(sweep.off(number)),
                 cells.NOTHING if left_out is None else _left_out(left_out.error),

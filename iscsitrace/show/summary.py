@@ -25,9 +25,14 @@ _CONNECTIONS: Final = 8
 _PERCENTILES: Final = ("p50", "p95", "p99", "max")
 
 
-def as_dict(trace: Trace, by: Sequence[str] = ()) -> dict[str, Any]:
-    """What ``summary --json`` prints, with the loads ``by`` each of these."""
+def as_dict(trace: Trace, by: Sequence[str] = (), yardsticks: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """What ``summary --json`` prints, with the loads ``by`` each of these, and shares of the ``yardsticks`` in bytes/s:
+    ``line``, ``socket``.
+    """
     document = trace.provenance | totals(trace) | {"mirrors": _mirrors(trace)} | inputs.places_of(trace)
+    if yardsticks:
+        document |= {f"{name}_bytes_per_s": each for name, each in yardsticks.items()}
+        document["volumes"] = [row | throughput.shares(row, yardsticks) for row in document["volumes"]]
     if by:
         from iscsitrace.relate.loads import Loads
 
@@ -188,6 +193,7 @@ def _parameters(rows: Iterable[Mapping[str, Any]], top: int) -> Grid:
 
 
 def _volumes(rows: Sequence[Mapping[str, Any]]) -> Grid:
+    compared = [name for name in ("line", "socket") if f"read_share_of_{name}" in rows[0]]
     columns = (
         *(
             "session",
@@ -201,6 +207,7 @@ def _volumes(rows: Sequence[Mapping[str, Any]]) -> Grid:
             "written MB/s",
         ),
         "queue depth max",
+        *(f"{word} % of {name}" for name in compared for word in ("read", "written")),
     )
     found = [
         (
@@ -214,6 +221,7 @@ def _volumes(rows: Sequence[Mapping[str, Any]]) -> Grid:
             cells.megabytes(row["read_bytes_per_s"]),
             cells.megabytes(row["write_bytes_per_s"]),
             row["queue_depth_max"],
+            *(cells.percent(row[f"{word}_share_of_{name}"]) for name in compared for word in ("read", "write")),
         )
         for place, row in enumerate(rows)
     ]

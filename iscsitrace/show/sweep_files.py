@@ -86,6 +86,7 @@ def _points(sweeps: Sequence[Sweep]) -> Iterator[dict[str, Any]]:
                 "throughput_bytes_per_s": point.throughput_bytes_per_s,
                 "throughput_low_bytes_per_s": point.throughput_low_bytes_per_s,
                 "throughput_high_bytes_per_s": point.throughput_high_bytes_per_s,
+                **{f"share_of_{name}": share for name, share in place.shares.items()},
                 "period_ns": point.period_ns,
                 "model_throughput_bytes_per_s": model and model.throughput_bytes_per_s,
                 "model_period_ns": model and model.period_ns,

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.cli.options import CaptureInput
-from iscsitrace.cli.read import model_fit, plot, report
+from iscsitrace.cli.read import baselines, plot, report
 from iscsitrace.cli.read.plot import Cycles
 from iscsitrace.cli.record import capture
 from iscsitrace.cli.record import watch as watch_command
@@ -156,17 +156,17 @@ def test_a_report_on_a_large_input_reads_no_single_pdus(monkeypatch: pytest.Monk
 
 
 def test_a_socket_is_a_rate_in_bits_or_a_capture() -> None:
-    kind = model_fit._RateOrCapture()
+    kind = baselines.RateOrCapture()
     rate, file = kind.convert("8Mbit", None, None), kind.convert("8M.pcap", None, None)
     assert (rate.bytes_per_s, rate.capture) == (1_000_000, None)
     assert (file.bytes_per_s, file.capture) == (None, "8M.pcap")
     assert kind.convert(rate, None, None) is rate
     assert converted(kind, "much-bit") is None
-    assert model_fit._c_of([], []) is None
-    assert model_fit._c_of([], [rate]) == 1_000_000
+    assert baselines.c_of([], []) is None
+    assert baselines.c_of([], [rate]) == 1_000_000
     for both in ([rate, rate], [rate, file]):
         with pytest.raises(click.UsageError, match="one rate, or captures"):
-            model_fit._c_of([], both)
+            baselines.c_of([], both)
 
 
 # --- a capture

@@ -141,6 +141,8 @@ def test_a_burst_is_what_commands_or_windows_allow() -> None:
     assert burst_packets(write) == -(-3 * 2 * 256 * KIB // 1_448) + 6
     assert burst_packets(replace(write, window_bytes=64 * KIB)) == 46 + 6
     assert burst_packets(replace(write, target_delays_ns=(1 * MS, 8 * MS), connections=2)) == 4 * burst_packets(write)
+    # the end of each of 64 data PDUs is a short packet
+    assert burst_packets(replace(write, data_pdu_bytes=8_192, window_bytes=64 * KIB)) == 46 + 3 * 64 + 3
 
 
 # --- against the simulated world

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.read.baselines import Baseline, RateOrCapture, c_of, rates_of, takes_link_rate
 from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
@@ -18,29 +18,6 @@ from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
     from iscsitrace.fit.points import Point
-    from iscsitrace.fit.socket import Socket
-
-
-@dataclass(frozen=True)
-class _Baseline:
-    """The value of --socket: a rate or a capture."""
-
-    bytes_per_s: float | None
-    capture: str | None
-
-
-class _RateOrCapture(units.Quantity):
-    """A rate such as 320Mbit, in bytes/s; any other text is a file."""
-
-    name = "RATE|CAPTURE"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> _Baseline:
-        """A rate or a capture."""
-        if isinstance(value, _Baseline):
-            return value
-        if not str(value).endswith("bit"):
-            return _Baseline(None, value)
-        return _Baseline(units.Rate().convert(value, param, ctx) / 8, None)
 
 
 @click.command(
@@ -56,7 +33,7 @@ class _RateOrCapture(units.Quantity):
 @click.option(
     "--socket",
     "baselines",
-    type=_RateOrCapture(),
+    type=RateOrCapture(),
     multiple=True,
     help="C is the throughput of a plain TCP transfer over the same path: a rate of payload, or a capture of one. With "
     "several captures, each is used for the points of the nearest delay. Without it, C is the rate of the line, or of "
@@ -71,14 +48,16 @@ class _RateOrCapture(units.Quantity):
     help="Write a sweep into this folder: points.csv, connections.csv, the fit as JSON, and measured throughput, model "
     "and residuals as SVG and PDF.",
 )
+@takes_link_rate
 @takes_named_settings
 @click.option("--force", "is_forced", is_flag=True, help="Overwrite files that exist.")
 def command(
     capture_input: CaptureInput,
     is_json: bool,
     operation: str | None,
-    baselines: tuple[_Baseline, ...],
+    baselines: tuple[Baseline, ...],
     directory: Path | None,
+    link_bps: int | None,
     named: tuple[dict[str, Any], ...],
     is_forced: bool,
 ) -> None:
@@ -100,6 +79,8 @@ def command(
 
     if named and directory is None:
         raise click.UsageError("--at names settings of a sweep: use it with -o")
+    if link_bps is not None and directory is None:
+        raise click.UsageError("--link-rate adds a column to a sweep: use it with -o")
     settings = of_each(capture_input.sources, named)
     # its pictures take a cache of fonts
     read = survey_each(capture_input, written=() if directory is None else None)
@@ -108,7 +89,7 @@ def command(
     if not chosen:
         what = f"no steady {operation}" if operation and points else "; ".join(read.missing)
         raise InputInvalid(f"nothing to fit: {what}")
-    c = _c_of(chosen, baselines)
+    c = c_of(chosen, baselines)
     result = fit(chosen, c)
     rivalry = compare(chosen)
     written, swept = [], None
@@ -120,10 +101,9 @@ def command(
             Capture(source, tuple(of_operation(found, chosen[0].setting.operation)), at)
             for source, found, at in zip(capture_input.sources, read.points, settings, strict=True)
         ]
-        rates = c if isinstance(c, list) else [c or 0.0] * len(chosen)
-        sockets = None if c is None else {id(point): rate for point, rate in zip(chosen, rates, strict=True)}
+        line = None if link_bps is None else link_bps / 8
+        (swept,) = sweeps(captures, rates_of(chosen, baselines), line)
         head = read.heads[0] | {"input": read.inputs}
-        (swept,) = sweeps(captures, sockets)
         written = sweep_files.write(directory, [swept], head, is_forced=is_forced)
     if is_json:
         under_losses = {"under_losses": rivalry and rivalry.as_dict()}
@@ -159,26 +139,3 @@ def survey_each(capture_input: CaptureInput, written: Iterable[Path] | None) -> 
         read.heads.append(trace.provenance)
         read.inputs.extend(trace.inputs)
     return read
-
-
-def _c_of(points: Sequence[Point], baselines: Sequence[_Baseline]) -> float | list[float] | None:
-    """C of all points or of each, in bytes/s; None without --socket."""
-    from iscsitrace.fit import socket
-
-    rates = [each.bytes_per_s for each in baselines if each.bytes_per_s is not None]
-    if rates and len(baselines) > 1:
-        raise click.UsageError("--socket takes one rate, or captures")
-    if rates:
-        return rates[0]
-    sockets = {each.capture: _socket(each.capture) for each in baselines if each.capture is not None}
-    return socket.of_points(points, sockets) if sockets else None
-
-
-def _socket(capture: str) -> Socket:
-    from iscsitrace.fit import socket
-    from iscsitrace.tables.trace import read
-
-    trace = read(capture, tables=("senders",))
-    from_ns, to_ns = socket.steady_times_ns(capture, trace.connections)
-    steady = read(capture, tables=(), time_from_ns=from_ns, time_to_ns=to_ns).connections
-    return socket.measure(capture, trace.connections, trace.senders, steady)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.cli.options import SESSION_ATTRIBUTES, CaptureInput, by, takes_captures_or_experiment
+from iscsitrace.cli.read.baselines import Baseline, rates_of, takes_yardsticks, yardsticks
 from iscsitrace.cli.read.model_fit import survey_each
 from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
 from iscsitrace.cli.sections import SectionedCommand
@@ -58,6 +59,7 @@ _STANDARD_OUTPUT = "-"
     help="The captures differ in settings: delay, I/O size, queue depth, negotiated parameters. Each is read alone; "
     "its sessions are points of one plot, with the model.",
 )
+@takes_yardsticks
 @takes_named_settings
 def command(
     capture_input: CaptureInput,
@@ -68,6 +70,8 @@ def command(
     names: tuple[str, ...],
     no_plots: bool,
     is_sweep: bool,
+    link_bps: int | None,
+    baselines: tuple[Baseline, ...],
     named: tuple[dict[str, Any], ...],
 ) -> None:
     """Writes a report: what limits the session and what to change, then the time breakdown, zoomable plots, the slowest
@@ -95,9 +99,10 @@ def command(
         # makes a cache of fonts on its first use
         import_module("iscsitrace.plots.style")
     if is_sweep:
-        document = _sweep(capture_input, named, written, has_pictures=has_pictures)
+        document = _sweep(capture_input, named, link_bps, baselines, written, has_pictures=has_pictures)
     else:
-        document = _document(capture_input, session, names, written, has_pictures=has_pictures)
+        compared = yardsticks(link_bps, baselines)
+        document = _document(capture_input, session, names, compared, written, has_pictures=has_pictures)
     if file_format == "html":
         from iscsitrace.show import page
 
@@ -115,7 +120,13 @@ def command(
 
 
 def _sweep(
-    capture_input: CaptureInput, named: tuple[dict[str, Any], ...], written: Sequence[Path], *, has_pictures: bool
+    capture_input: CaptureInput,
+    named: tuple[dict[str, Any], ...],
+    link_bps: int | None,
+    baselines: Sequence[Baseline],
+    written: Sequence[Path],
+    *,
+    has_pictures: bool,
 ) -> Document:
     """The document on captures as points of a sweep."""
     settings = of_each(capture_input.sources, named)
@@ -126,13 +137,16 @@ def _sweep(
 
     read = survey_each(capture_input, written)
     captures = [Capture(*each) for each in zip(capture_input.sources, read.points, settings, strict=True)]
-    return swept.describe(sweeps(captures), read.missing, read.inputs, has_pictures=has_pictures)
+    points = [point for found in read.points for point in found]
+    found = sweeps(captures, rates_of(points, baselines), None if link_bps is None else link_bps / 8)
+    return swept.describe(found, read.missing, read.inputs, has_pictures=has_pictures)
 
 
 def _document(
     capture_input: CaptureInput,
     session: int | None,
     names: Sequence[str],
+    compared: Mapping[str, float],
     written: Sequence[Path],
     *,
     has_pictures: bool,
@@ -145,9 +159,9 @@ def _document(
     if not folders:
         needed = captures.needed(_size(capture_input) > _LARGE_BYTES, has_pictures)
         trace = capture_input.read(needed, written=written)
-        return captures.describe(trace, session=session, has_pictures=has_pictures, by=names)
-    if len(capture_input.sources) > 1 or session is not None or names:
-        raise click.UsageError("name one folder of an experiment alone, without --session and --by")
+        return captures.describe(trace, session=session, has_pictures=has_pictures, by=names, yardsticks=compared)
+    if len(capture_input.sources) > 1 or session is not None or names or compared:
+        raise click.UsageError("name one folder of an experiment alone, without --session, --by, --link-rate, --socket")
     return report.describe(folders[0], has_pictures=has_pictures)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from iscsitrace.cli.options import COMMAND_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
+from iscsitrace.cli.read.baselines import Baseline, takes_yardsticks, yardsticks
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.relate.mirrors import RECOGNISING
 from iscsitrace.show.terminal import show, show_json
@@ -30,7 +31,16 @@ TOP = 20
     help="Show only COUNT rows of tables by session or connection, the busiest first where there are more; "
     "with --by the COUNT worst.",
 )
-def command(capture_input: CaptureInput, is_json: bool, is_verbose: bool, names: tuple[str, ...], top: int) -> None:
+@takes_yardsticks
+def command(
+    capture_input: CaptureInput,
+    is_json: bool,
+    is_verbose: bool,
+    names: tuple[str, ...],
+    top: int,
+    link_bps: int | None,
+    baselines: tuple[Baseline, ...],
+) -> None:
     """Show sessions, connections, negotiated parameters, throughput, I/O sizes, latencies, coverage and capture health.
 
     Rates are those of the commands that read, write or erase data, over the active time: the time with at least one of
@@ -43,9 +53,11 @@ def command(capture_input: CaptureInput, is_json: bool, is_verbose: bool, names:
     from iscsitrace.show import summary
 
     if names and not is_json:
+        if link_bps is not None or baselines:
+            raise click.UsageError("--link-rate and --socket compare sessions: use them without --by, or with --json")
         show(summary.sections_by(trace, names, top))
         return
-    document = summary.as_dict(trace, names)
+    document = summary.as_dict(trace, names, yardsticks(link_bps, baselines))
     if is_json:
         show_json(document)
     else:
