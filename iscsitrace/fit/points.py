@@ -66,6 +66,8 @@ class OfConnection:
     """In bytes/s."""
     idle_fraction: float | None
     """Share of the time in which no data of this connection is on the line; None where no packet tells."""
+    delay_ns: float | None = None
+    """Half of its own RTT; None where it is unknown."""
 
 
 @dataclass(frozen=True)

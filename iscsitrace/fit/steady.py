@@ -291,7 +291,8 @@ def _connections_of(commands: Commands, spans: Spans, members: Mapping[int, Sess
             own = budget.of_cycles(members[number].tables["budget"], spans.starts, spans.ends)
             has_own = bool(own.any())
             idle = 1 - float(own[:, _TRANSFER].sum() / lengths.sum()) if has_own else None
-            yield OfConnection(number, rates.throughput(carried, lengths), idle)
+            path = members[number].path
+            yield OfConnection(number, rates.throughput(carried, lengths), idle, path.delay_ns if path else None)
 
 
 SHARED: Final = 0.99

@@ -11,6 +11,7 @@ from os.path import commonpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from iscsitrace.fit import of_connections
 from iscsitrace.fit.left_out import apart
 from iscsitrace.fit.points import REASONS
 from iscsitrace.fit.sweep import POOR, Place, Sweep
@@ -255,14 +256,19 @@ def connections_of(sweep: Sweep) -> Grid | None:
             cells.megabytes(each.throughput.value),
             cells.megabytes(each.throughput.low),
             cells.megabytes(each.throughput.high),
+            POOR_CELL if sweep.is_off(number) else cells.megabytes(model),
+            cells.milliseconds(None if each.delay_ns is None else round(each.delay_ns)),
             cells.percent(each.idle_fraction),
             names[number],
             place.point.session,
         )
         for number, place in several
-        for each in place.point.connections
+        for each, model in zip(place.point.connections, of_connections.modelled(sweep.fit, number), strict=True)
     ]
-    columns = (*map(label_of, sweep.varied), "connection", "MB/s", "low", "high", "idle %", "capture", "session")
+    columns = (
+        *(*map(label_of, sweep.varied), "connection", "MB/s", "low", "high", "model MB/s", "delay ms", "idle %"),
+        *("capture", "session"),
+    )
     return table(columns, rows, f"Connections of the {sweep.operation}s")
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from iscsitrace.fit import of_connections
 from iscsitrace.fit.sweep import Sweep
 from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.plots.model_curves import ModelCurves
@@ -104,8 +105,9 @@ def _points(sweeps: Sequence[Sweep]) -> Iterator[dict[str, Any]]:
 
 def _connections(sweeps: Sequence[Sweep]) -> Iterator[dict[str, Any]]:
     for sweep in sweeps:
-        for place in sweep.places:
-            for each in place.point.connections:
+        for number, place in enumerate(sweep.places):
+            models = of_connections.modelled(sweep.fit, number)
+            for each, model in zip(place.point.connections, models, strict=True):
                 yield {
                     "capture": place.capture,
                     "session": place.point.session,
@@ -116,6 +118,8 @@ def _connections(sweeps: Sequence[Sweep]) -> Iterator[dict[str, Any]]:
                     "throughput_bytes_per_s": each.throughput.value,
                     "throughput_low_bytes_per_s": each.throughput.low,
                     "throughput_high_bytes_per_s": each.throughput.high,
+                    "one_way_delay_ns": each.delay_ns,
+                    "model_throughput_bytes_per_s": None if sweep.is_off(number) else model,
                     "idle_fraction": each.idle_fraction,
                 }
 

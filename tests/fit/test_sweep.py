@@ -227,6 +227,7 @@ def test_connections_are_rows_where_a_session_has_several() -> None:
     assert grid is not None
     assert column(grid, "connection") == ["1", "2"]
     assert column(grid, "MB/s") == ["1.000", "2.000"]
+    assert column(grid, "model MB/s") == column(grid, "delay ms") == ["-", "-"], "their delays are unknown"
     assert column(grid, "one-way delay") == ["1 ms"] * 2
 
 
