@@ -61,15 +61,32 @@ class Waits:
         lasted = budget.of_cycles(self.table, spans.starts, spans.ends)
         return {part: lasted[:, place] for place, part in enumerate(budget.PARTS)}
 
-    def path_ns(self, commands: Commands, spans: Spans) -> Array:
+    def path_ns(self, commands: Commands, spans: Spans, *, has_timer: bool = False) -> Array:
         """How much of each interval of each cycle the path's delay explains: a row of intervals for each span.
 
         A wait for the other side takes the RTT to it at most once for each answer. What else waits in the interval is
-        the time of hosts, such as a pause in the data that a write sends with its command.
+        the time of hosts, such as a pause in the data that a write sends with its command. Of a command whose ACK
+        ``has_timer`` all waits for ACKs together take one RTT: beside the target there may be two, and the timer of the
+        first runs during the RTT of the second.
         """
         edges = np.maximum.accumulate(_instants(commands, spans), axis=1)
         waited = _between(self._propagation, edges)
-        return np.minimum(waited, self._most_ns(commands, spans)) + _between(self._acks, edges)
+        acks = _between(self._acks, edges)
+        if has_timer:
+            over = np.maximum(acks.sum(axis=1) - self.one_rtt_ns(spans), 0)
+            for place in range(acks.shape[1]):
+                cut = np.minimum(over, acks[:, place])
+                acks[:, place] -= cut
+                over -= cut
+        return np.minimum(waited, self._most_ns(commands, spans)) + acks
+
+    def of_acks_ns(self, spans: Spans) -> Array:
+        """The part of the waits for ACKs in each span that the path may explain: one RTT of each."""
+        return _between(self._acks, np.column_stack([spans.starts, spans.ends]))[:, 0]
+
+    def one_rtt_ns(self, spans: Spans) -> int:
+        """One RTT for each command of a span."""
+        return spans.together * self._path_ns
 
     def _most_ns(self, commands: Commands, spans: Spans) -> Array:
         """The most that the path's delay explains of these intervals, apart from waits for ACKs."""

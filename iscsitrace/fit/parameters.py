@@ -85,6 +85,13 @@ class Parameters:
         return self._known.get(_BYTES)
 
     @property
+    def ack_delay_ns(self) -> Estimate | None:
+        """How long ACKs are delayed at the points where they are; None where none is."""
+        seen = [(each.point.seen.ack_delay, each.point.cycle_count) for each in self.paid]
+        delayed = [(delay, count) for delay, count in seen if delay]
+        return _pooled(*zip(*delayed, strict=True)) if delayed else None
+
+    @property
     def stall_share(self) -> Estimate:
         """Share of the model's waits for windows that lengthen a cycle; in the rest the hosts work on it."""
         return self._known.get(_STALLS) or Estimate.exact(1.0, "assumed")
@@ -138,7 +145,13 @@ class Parameters:
     def _stall_ns(self, place: int) -> float:
         """The model's window stalls in a cycle; at queue depth 2 or more commands share them."""
         paid = self.paid[place]
-        return paid.predict(1.0, 0.0, self._c_at(place)).stall_ns if paid.point.seen.k else 0.0
+        if not paid.point.seen.k:
+            return 0.0
+        return paid.predict(1.0, 0.0, self._c_at(place)).stall_ns - self._delayed_ns(place)
+
+    def _delayed_ns(self, place: int) -> float:
+        """For how long the ACK is delayed that the status waits for: a timer of a host, not in s."""
+        return self.paid[place].point.setting.ack_delay_ns
 
     def _seen_ways_ns(self, place: int) -> float:
         """Time of the delays in a cycle: by its packets where they show them, else by its legs."""
@@ -159,6 +172,7 @@ class Parameters:
             _STALLS: self._over(self._stall_ns),
         }
         measured = np.array([point.period_ns for point in points])
+        held = self._over(self._delayed_ns)
         errors = self._errors_ns[self._usable]
         ways_ns, transfer_ns, nothing = self._over(self._seen_ways_ns), self._over(self._transfer_ns), 0 * measured
         choices: list[tuple[tuple[str, ...], Array]] = [((_DELAYS, _SERVICE), transfer_ns)]
@@ -172,7 +186,7 @@ class Parameters:
                 choices = [*stalled, *choices]
         for names, rest in choices:
             stalls_ns = nothing if _STALLS in names else columns[_STALLS]
-            if self._take_fit(names, columns, measured - rest - stalls_ns, errors):
+            if self._take_fit(names, columns, measured - rest - held - stalls_ns, errors):
                 return
 
     def _take_fit(self, names: Sequence[str], columns: Mapping[str, Array], wanted: Array, errors: Array) -> bool:

@@ -48,6 +48,8 @@ class Seen:
     """The line that the data passed, where the packets show its rate."""
     data_pdu_bytes: int | None = None
     """Payload of a data PDU: the rate of a line includes their headers."""
+    ack_delay: Estimate | None = None
+    """How long the ACK is delayed that the status of a read waits for; None where none is delayed."""
     is_line_shared: bool = False
     """Whether another session used the line meanwhile, so that this one got a part of its rate."""
 
@@ -147,6 +149,8 @@ class Fit:
     s_ns: Estimate
     c_bytes_per_s: Estimate | None
     """None where the data came in single packets, which show no line rate: then the model sends data instantly."""
+    ack_delay_ns: Estimate | None
+    """How long ACKs are delayed for which statuses wait, at the points where they are; None where none is."""
     stall_share: Estimate
     """Share of the model's waits for windows that lengthen a cycle: in the rest the hosts do work that they have to do
     anyway. 1 where the points do not show it."""
@@ -192,6 +196,8 @@ class Fit:
                 throughput_low_bytes_per_s=point.throughput_low_bytes_per_s,
                 throughput_high_bytes_per_s=point.throughput_high_bytes_per_s,
                 model_ns=model_ns,
+                ack_delay_ns=point.setting.ack_delay_ns,
+                data_pdu_bytes=point.seen.data_pdu_bytes,
             )
             for point, model_ns in zip(self.points, self.models_ns, strict=True)
         )
@@ -203,6 +209,7 @@ class Fit:
             "d_ns": self.d_ns.as_dict(),
             "s_ns": self.s_ns.as_dict(),
             "c_bytes_per_s": self.c_bytes_per_s and self.c_bytes_per_s.as_dict(),
+            "ack_delay_ns": self.ack_delay_ns and self.ack_delay_ns.as_dict(),
             "stall_share": self.stall_share.as_dict(),
             "correlations": self.correlations,
             "scatter": self.scatter,
@@ -220,6 +227,8 @@ class Fit:
                     "is_status_apart": point.is_status_apart,
                     "bound": point.seen.bound,
                     "window_wait_ns": point.window_wait_ns,
+                    "ack_delay_ns": point.setting.ack_delay_ns,
+                    "data_pdu_bytes": point.seen.data_pdu_bytes,
                     "cycle_count": point.cycle_count,
                     "left_out": point.left_out,
                     "throughput_bytes_per_s": point.throughput_bytes_per_s,

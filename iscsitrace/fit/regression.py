@@ -44,6 +44,7 @@ def fit(points: Sequence[Point], socket_bytes_per_s: float | Sequence[float] | N
         d_ns=middle.delay_ns,
         s_ns=s,
         c_bytes_per_s=c,
+        ack_delay_ns=found.ack_delay_ns,
         stall_share=found.stall_share,
         correlations=found.correlations,
         scatter=found.scatter([model.period_ns for model in models]),

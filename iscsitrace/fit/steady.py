@@ -49,6 +49,9 @@ LINE: Final = 0.9
 """Share of the time for which a busy line is the limit of commands in flight together."""
 WINDOW: Final = 0.5
 """Share of their waits from which on windows are their limit."""
+ACK_TIMER_NS: Final = 5_000_000
+"""Mean time beyond an RTT from which on a wait for an ACK is that of a timer, not of the host: Linux delays ACKs by 40
+ms or more, others by up to 200 ms. Where not every ACK is delayed, or the timer runs during an RTT, it is less."""
 FULL_WINDOW: Final = 0.8
 """Share of a window per RTT that has to be carried for the window size to be the limit, not the receiver."""
 
@@ -180,6 +183,7 @@ def _point(
     transfer_ns = seen.transfer_ns.value
     setting = replace(
         setting,
+        ack_delay_ns=seen.ack_delay.value if seen.ack_delay else 0.0,
         c_bytes_per_s=spans.block_bytes / transfer_ns * 1e9 if transfer_ns else None,
         service_ns=seen.service_ns.value if seen.service_ns else 0.0,
         start_window_bytes=setting.start_window_bytes if mean["congestion_window"] > SLOW_START * period_ns else None,
@@ -220,15 +224,19 @@ def _seen(
     stalls = stalls_ns(parts)
     transfer = _estimate(parts["transfer"] / spans.queue_depth, weights)
     if spans.queue_depth == 1:
-        intervals_ns = waits.path_ns(commands, spans)
+        has_timer = setting.is_status_held and _has_timer(waits, spans, parts, weights)
+        intervals_ns = waits.path_ns(commands, spans, has_timer=has_timer)
         path_ns = intervals_ns.sum(axis=1)
+        of_acks_ns = np.minimum(waits.of_acks_ns(spans), waits.one_rtt_ns(spans))
+        delayed_ns = parts["ack_wait"] - of_acks_ns if has_timer else 0 * lengths
         return Seen(
             bound="cycle",
             k=_estimate(path_ns / path.delay_ns, weights),
-            service_ns=_estimate(np.maximum(lengths - path_ns - parts["transfer"] - stalls, 0), weights),
+            service_ns=_estimate(np.maximum(lengths - path_ns - parts["transfer"] - stalls - delayed_ns, 0), weights),
             transfer_ns=transfer,
             stall_ns=float(np.average(stalls, weights=weights)),
             legs=waits.legs(spans.operation, intervals_ns, weights, path.delay_ns),
+            ack_delay=_estimate(delayed_ns, weights) if has_timer else None,
         )
     whole, busy = float(lengths.sum()), float(parts["transfer"].sum())
     bound = "line" if busy >= LINE * whole else "cycle"
@@ -239,6 +247,12 @@ def _seen(
         if carried < FULL_WINDOW * window or not window:
             bound, transfer = "receiver", _estimate(lengths / spans.queue_depth, weights)
     return Seen(bound, None, None, transfer, 0.0, ())
+
+
+def _has_timer(waits: Waits, spans: Spans, parts: Mapping[str, Array], weights: Array) -> bool:
+    """Whether the ACKs that statuses wait for are delayed by a timer: longer than RTT and hosts explain."""
+    longer_ns = parts["ack_wait"] - waits.of_acks_ns(spans)
+    return bool(np.average(longer_ns, weights=weights) >= ACK_TIMER_NS)
 
 
 def _estimate(values: Array, weights: Array) -> Estimate:

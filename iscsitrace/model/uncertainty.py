@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, log2, prod, sqrt
+from math import ceil, inf, log2, prod, sqrt
 from typing import Any, Final, Protocol
 
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.prediction import changed, predict
 from iscsitrace.model.setting import Prediction, Setting
+from iscsitrace.model.transfer import stream_bytes
 
 ALIKE: Final = 1.05
 """Factor within which a delay, or an I/O size, counts as fitted."""
@@ -47,6 +48,14 @@ class Place:
     """What was measured, with its 95 % confidence interval; None in fits of an earlier version."""
     model_ns: float | None = None
     """The model's period."""
+    ack_delay_ns: float = 0.0
+    """How long the ACK was delayed that the status waited for."""
+    data_pdu_bytes: int | None = None
+    """Payload of a data PDU."""
+
+    def has_odd_segments(self, block_bytes: int, segment_bytes: int) -> bool:
+        """Whether a block has an odd number of segments: then its last one waits alone for an ACK."""
+        return ceil(stream_bytes(block_bytes, self.data_pdu_bytes or block_bytes) / segment_bytes) % 2 == 1
 
 
 class Fitting(Protocol):
@@ -116,7 +125,35 @@ def _asked(setting: Setting, fit: Fitting, given: Collection[str]) -> _Question:
     if places and setting.operation == "read" and "is_status_held" not in given:
         nearest = min(places, key=lambda place: _doublings(setting.block_bytes, place.block_bytes))
         setting = replace(setting, is_status_held=nearest.is_status_held)
+    if any(place.ack_delay_ns for place in places) and "ack_delay_ns" not in given:
+        setting = replace(setting, ack_delay_ns=_ack_delay_ns(setting, places))
     return _Question(setting, fit, places, frozenset(given))
+
+
+def _delayed(places: Sequence[Place]) -> list[Place]:
+    """The places whose statuses were held, of one command at a time."""
+    return [place for place in places if place.is_status_held and place.queue_depth == 1]
+
+
+def _is_by_segments(places: Sequence[Place], segment_bytes: int) -> bool:
+    """Whether ACKs were delayed at all places with an odd number of segments, and at no other."""
+    return all(
+        bool(place.ack_delay_ns) == place.has_odd_segments(place.block_bytes, segment_bytes)
+        for place in _delayed(places)
+    )
+
+
+def _ack_delay_ns(setting: Setting, places: Sequence[Place]) -> float:
+    """The delay of the ACK that a status waits for: by the number of segments, else that at the nearest I/O size."""
+    if setting.queue_depth * setting.connections > 1:
+        return 0.0
+    nearest = min(_delayed(places), key=lambda place: _doublings(setting.block_bytes, place.block_bytes), default=None)
+    if nearest is None or nearest.block_bytes == setting.block_bytes:
+        return nearest.ack_delay_ns if nearest else 0.0
+    if not _is_by_segments(places, setting.segment_bytes):
+        return nearest.ack_delay_ns
+    is_odd = nearest.has_odd_segments(setting.block_bytes, setting.segment_bytes)
+    return max(place.ack_delay_ns for place in places) if is_odd else 0.0
 
 
 class _Question:
@@ -234,6 +271,7 @@ class _Question:
 
     def _doubts(self) -> Iterator[Doubt]:
         yield from self._held()
+        yield from self._delayed()
         yield from self._hidden()
         yield from self._of_hosts()
         yield from self._of_unknown_windows()
@@ -294,6 +332,17 @@ class _Question:
             other = self._predict(is_status_held=not self.setting.is_status_held)
             why = "no fitted I/O sizes on both sides show whether the status waits for an ACK"
             yield Doubt(why, other.throughput_bytes_per_s)
+
+    def _delayed(self) -> Iterator[Doubt]:
+        """The other reading of whether the ACK is delayed that a status waits for."""
+        delays_ns = {place.ack_delay_ns > 0: place.ack_delay_ns for place in _delayed(self.places)}
+        is_known = any(place.block_bytes == self.setting.block_bytes for place in _delayed(self.places))
+        is_by_segments = len(delays_ns) == 2 and _is_by_segments(self.places, self.setting.segment_bytes)
+        if True not in delays_ns or is_known or is_by_segments or "ack_delay_ns" in self.given:
+            return
+        other = self._predict(ack_delay_ns=0.0 if self.setting.ack_delay_ns else delays_ns[True])
+        why = "the fitted I/O sizes do not show whether the ACK of this one is delayed"
+        yield Doubt(why, other.throughput_bytes_per_s)
 
     def _hidden(self) -> Iterator[Doubt]:
         """The reading in which hosts work while a command waits for a window: at most as much as they are seen to."""

@@ -58,7 +58,10 @@ def _sentence(found: Fit) -> str:
     if found.c_bytes_per_s:
         passing_ns = setting.block_bytes / found.c_bytes_per_s.value * 1e9
         terms.append(f"{wording.time(passing_ns)} for {wording.size(setting.block_bytes)} on the line")
-    return f"One {setting.operation} takes k·d + s + B/C = {' + '.join(terms)}."
+    if setting.ack_delay_ns:
+        terms.append(f"{wording.time(setting.ack_delay_ns)}")
+    formula = "k·d + s + B/C" + (" + ACK delay" if setting.ack_delay_ns else "")
+    return f"One {setting.operation} takes {formula} = {' + '.join(terms)}."
 
 
 def _gains(asked: WhatIf | None) -> Grid | None:

@@ -98,6 +98,10 @@ def parameters(result: Fit, caption: str, *, is_guarded: bool = False) -> Grid:
     ]
     if c := result.c_bytes_per_s:
         rows.append(row("C", "TCP throughput of the line", _stretches(result), c, 1e6, "{:.2f}", "MB/s"))
+    if delay := result.ack_delay_ns:
+        count = sum(point.seen.ack_delay is not None for point in result.points)
+        points = f"at {count} of {amounts.count(len(result.points), 'point')}"
+        rows.append(row("ACK", "delay of the ACK that a status waits for", points, delay, 1e6, "{:.3f}", "ms"))
     if result.stall_share.source == "fit":
         meaning = "share of the waits for windows that makes commands longer; during the rest the hosts work"
         rows.append(row("stalls", meaning, "", result.stall_share, 0.01, "{:.0f}", "%"))

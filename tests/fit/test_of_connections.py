@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from iscsitrace.fit.of_connections import modelled
 from iscsitrace.fit.points import OfConnection, Point
 from iscsitrace.fit.regression import fit
 from iscsitrace.model.estimate import Estimate
-from tests.fit.test_sweep import C, KIB, point
+from tests.fit.test_sweep import KIB, C, point
 from tests.support.tables_by_hand import MS
 
 RATE = Estimate(1e6, 1e6, 1e6, "packets")
@@ -23,7 +24,7 @@ def connections(*delays_ms: float | None) -> tuple[OfConnection, ...]:
     )
 
 
-def fitted(made: Point, *delays_ms: float | None, **setting: int) -> tuple[float | None, ...]:
+def fitted(made: Point, *delays_ms: float | None, **setting: Any) -> tuple[float | None, ...]:
     own = replace(made, connections=connections(*delays_ms), setting=replace(made.setting, **setting))
     # the other points, of one command at a time, decide k, s and C
     return modelled(fit([point(1.0), point(4.0), point(8.0), point(4.0, 256), own]), 4)

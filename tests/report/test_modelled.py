@@ -31,7 +31,7 @@ def fit(setting: Setting = SETTING, **values: Any) -> Fit:
     known: dict[str, Any] = {
         "k": exact(2.0, "fit"), "d_ns": exact(setting.delay_ns, "packets"), "s_ns": exact(setting.service_ns, "fit"),
         "c_bytes_per_s": c, "k_of_legs": 2.0, "legs": (Leg("data", 1.25, "meaning"),), "setting": setting,
-        "stall_share": exact(1.0, "assumed"), "correlations": {}, "scatter": 0.0,
+        "ack_delay_ns": None, "stall_share": exact(1.0, "assumed"), "correlations": {}, "scatter": 0.0,
         "points": (), "models": (), "residuals": (), "cycles_used": 1_234, "cycles_left_out": {}, "undetermined": (),
     }  # fmt: skip
     return Fit(**known | values)
@@ -45,6 +45,8 @@ def test_the_sentence_has_the_terms_that_there_are() -> None:
     start = "One read takes k·d + s + B/C = 2.00 x 4.0 ms"
     assert _sentence(fit()) == f"{start} + 1.0 ms service + 1.0 ms for 64 KiB on the line."
     assert _sentence(fit(replace(SETTING, service_ns=0.0, c_bytes_per_s=None))) == f"{start}."
+    delayed = fit(replace(SETTING, service_ns=0.0, ack_delay_ns=40.0 * MS, c_bytes_per_s=None))
+    assert _sentence(delayed) == "One read takes k·d + s + B/C + ACK delay = 2.00 x 4.0 ms + 40.0 ms."
 
 
 def test_parameters_have_the_ends_of_their_intervals_and_their_source() -> None:
@@ -60,6 +62,9 @@ def test_parameters_have_the_ends_of_their_intervals_and_their_source() -> None:
     assert [row[2] for row in parameters(large).rows] == ["2.00", "1234.568", "1234.568", "99999.96"]
     without = parameters(fit(replace(SETTING, c_bytes_per_s=None)))
     assert [row[0] for row in without.rows] == ["k", "d", "s"]
+    delayed = parameters(fit(ack_delay_ns=exact(40.0 * MS, "packets")))
+    meaning = "delay of the ACK that a status waits for; at 0 of 0 points"
+    assert delayed.rows[-1] == ("ACK", meaning, "40.000", "40.000", "40.000", "ms", SOURCES["packets"])
     legs = next(each for each in model_fit.blocks(fit()) if isinstance(each, Grid) and each.columns[0] == "interval")
     assert legs.rows == (("data", "1.25", "meaning"),)
 

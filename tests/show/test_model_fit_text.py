@@ -13,6 +13,7 @@ from tests.support.tables_by_hand import MS
 exact = Estimate.exact
 FIT = Fit(
     k=exact(2.0, "packets"), d_ns=exact(4.0 * MS, "packets"), s_ns=exact(MS, "fit"), c_bytes_per_s=None,
+    ack_delay_ns=None,
     stall_share=exact(1.0, "assumed"), correlations={}, scatter=0.173, k_of_legs=2.0, legs=(),
     setting=Setting("read", 65_536, 4.0 * MS), points=(), models=(), residuals=(), cycles_used=9,
     cycles_left_out={}, undetermined=(),
