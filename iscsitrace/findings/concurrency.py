@@ -7,10 +7,12 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
-from iscsitrace.findings.case import Case
+from iscsitrace.findings.case import Case, Groups
 from iscsitrace.findings.finding import Basis
+from iscsitrace.findings.thresholds import FULL
 from iscsitrace.fit.gain import OF_A_COMMAND, OF_A_CONNECTION, Change
 from iscsitrace.fit.situation import Situation
+from iscsitrace.measure import connection_counts, line
 from iscsitrace.model.plan import HIDDEN, least
 from iscsitrace.wording import amounts as wording
 
@@ -36,6 +38,26 @@ RAISE_QUEUE_DEPTH: Final = (
 def issues_in_parallel(case: Case) -> bool:
     """Whether the application has several commands in flight: only then more of anything in parallel helps."""
     return case.subject.workload is not None and case.subject.workload.queue_depth > 1
+
+
+def gains_by_paths(case: Case) -> bool:
+    """Whether more paths may help: the application has commands for them, the line is not full already, and the session
+    does not try numbers of connections itself.
+    """
+    found = case.once(line.of)
+    is_full = found is not None and case.jobs_ns > 0 and line.used_share(case.subject, found) >= FULL
+    return issues_in_parallel(case) and not is_full and not _tries_numbers(case)
+
+
+def _tries_numbers(case: Case) -> bool:
+    """Whether the capture has the session with several numbers of connections, and so shows what more of them bring."""
+    return not case.groups.once(_trying).isdisjoint(row["connection"] for row in case.subject.connections)
+
+
+def _trying(groups: Groups) -> frozenset[int]:
+    """The connections of sessions whose number of connections changes."""
+    found = connection_counts.of_cycles(groups.cycles)
+    return frozenset(number for each in found for stage in each.stages for number in stage.connections)
 
 
 def next_queue_depth(basis: Basis) -> Iterator[Change]:

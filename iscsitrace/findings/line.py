@@ -11,7 +11,7 @@ from iscsitrace.findings.case import Case
 from iscsitrace.findings.distance import BLOCK_SIZE_SMALL, QUEUE_DEPTH_LOW
 from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
 from iscsitrace.findings.recipes import WAN
-from iscsitrace.findings.thresholds import MILLISECOND_NS
+from iscsitrace.findings.thresholds import FULL, MILLISECOND_NS
 from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import line
@@ -22,9 +22,6 @@ from iscsitrace.measure.session import Session
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
-
-FULL: Final = 0.8
-"""Least share of the I/O time in transfer for a line to be full: it idles at the start and the end of a burst."""
 
 LEAST: Final = (
     f"Data transfer takes at least {wording.percent(FULL)} of the I/O time, and the packets show the rate of the line"
@@ -54,7 +51,7 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     else:
         times = case.groups.lines.get(found.number, {})
         sessions = line.sharing(times, case.sessions[0]) if case.sessions else ()
-    if found is None or (len(sessions) > 1) != is_shared or (not is_shared and _used(subject, found) < FULL):
+    if found is None or (len(sessions) > 1) != is_shared or (not is_shared and line.used_share(subject, found) < FULL):
         return None
     queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
     if is_shared:
@@ -75,21 +72,8 @@ def _paced(subject: Session) -> Line | None:
     queue_ns = loaded["rtt_load_median_ns"] - subject.path_ns
     if queue_ns < max(GROWN_NS, QUEUE_PART * subject.path_ns):
         return None
-    rate = round(_sent(subject) * 1e9 / subject.part_ns("transfer"))
+    rate = round(line.sent_bytes(subject) * 1e9 / subject.part_ns("transfer"))
     return Line(None, rate, None, None, None, 0, queue_ns)
-
-
-def _sent(subject: Session) -> int:
-    """The bytes of the busier direction; of both, where one command at a time has the line either way."""
-    ways = ("to_target", "to_initiator")
-    sent = [sum(row[f"stream_bytes_{way}"] for row in subject.connections) for way in ways]
-    is_in_turn = subject.workload is not None and subject.workload.queue_depth == 1
-    return int(sum(sent) if is_in_turn else max(sent))
-
-
-def _used(subject: Session, found: Line) -> float:
-    """How much of what the line carries in the I/O time the session sent."""
-    return float(_sent(subject) / (found.bytes_per_s * subject.jobs_ns / 1e9))
 
 
 TWICE_AS_FAST: Final = Change(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -12,9 +13,12 @@ import numpy as np
 from iscsitrace.findings import capture
 from iscsitrace.findings.case import Case, Groups
 from iscsitrace.findings.finding import EVERY_VOLUME, NEXT_LOGIN, WHOLE_HOST, Advice, Found, Observation, Problem
+from iscsitrace.measure import connection_counts
+from iscsitrace.measure.data_commands import is_whole_transfer
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.session import FRAMES, frames_in
 from iscsitrace.relate.jobs.streams import Job
+from iscsitrace.relate.jobs.together import BEGIN
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -43,8 +47,29 @@ class _Load:
     groups: Groups
 
     @cached_property
+    def moved(self) -> dict[int, int] | None:
+        """Bytes by connection, where some joined the job late: in the longest time with the same several
+        connections in use. None where none joined late.
+
+        What carried less because it came later is not uneven; those that were there together are compared.
+        """
+        soon_ns = self.job.first_ns + BEGIN * self.job.whole_ns
+        if all(run.first_ns <= soon_ns for run in self.job.runs):
+            return None
+        commands = self.groups.once(_commands).rows_of_several(run.connection for run in self.job.runs)
+        stages = connection_counts.stages_of(commands.select(commands.each(is_whole_transfer)))
+        several = (each for each in stages if each.count > 1)
+        longest = max(several, key=lambda each: each.last_ns - each.settled_ns, default=None)
+        if longest is None:
+            return {}
+        sums = np.bincount(longest.owners, longest.sizes)
+        return {number: int(sums[number]) if number < len(sums) else 0 for number in longest.connections}
+
+    @cached_property
     def lost(self) -> float:
         """Share of the time that is lost; none where a stream only paused, and went on before the last one finished."""
+        if self.moved is not None:
+            return _lost_of([*self.moved.values()])
         lost = max(_lost_by(self.job))
         return 0.0 if lost >= UNEVEN and self._goes_on() else lost
 
@@ -60,7 +85,7 @@ class _Load:
     @cached_property
     def observation(self) -> Observation:
         """The facts."""
-        return _observation(self.job, self.groups.cycles)
+        return _observation(self.job, self.groups.cycles, self.moved)
 
 
 def _loads(groups: Groups) -> list[_Load]:
@@ -98,18 +123,26 @@ def _lost_by(job: Job) -> tuple[float, float]:
     Bytes stand for time where all are busy. Beside a fast target nothing is in flight for most of the time.
     """
     by_bytes, by_time = [run.bytes for run in job.runs], [run.busy_ns for run in job.runs]
-    lost_bytes, lost_time = (max(amounts) - sum(amounts) / len(amounts) for amounts in (by_bytes, by_time))
-    return lost_bytes / max(by_bytes), lost_time / max(*by_time, job.whole_ns, 1)
+    lost_time = max(by_time) - sum(by_time) / len(by_time)
+    return _lost_of(by_bytes), lost_time / max(*by_time, job.whole_ns, 1)
 
 
-def _observation(job: Job, cycles: Table) -> Observation:
+def _lost_of(amounts: Sequence[int]) -> float:
+    """1 - mean / most."""
+    return 1 - sum(amounts) / len(amounts) / max(amounts) if any(amounts) else 0.0
+
+
+def _observation(job: Job, cycles: Table, moved: Mapping[int, int] | None) -> Observation:
     lost_bytes, lost_time = _lost_by(job)
-    if lost_time >= lost_bytes:
+    if not moved and lost_time >= lost_bytes:
         most, least = (pick(job.runs, key=lambda run: run.busy_ns) for pick in (max, min))
         text = f"was busy for {wording.time(most.busy_ns)}, {least.label} for {wording.time(least.busy_ns)}"
     else:
-        most, least = (pick(job.runs, key=lambda run: run.bytes) for pick in (max, min))
-        text = f"carried {most.bytes / 1e6:.1f} MB, {least.label} {least.bytes / 1e6:.1f} MB at the same time"
+        carried = moved or {run.connection: run.bytes for run in job.runs}
+        runs = [run for run in job.runs if run.connection in carried]
+        most, least = (pick(runs, key=lambda run: carried[run.connection]) for pick in (max, min))
+        amounts = [f"{carried[run.connection] / 1e6:.1f} MB" for run in (most, least)]
+        text = f"carried {amounts[0]}, {least.label} {amounts[1]} at the same time"
     frames = frames_in(cycles, [most.last_row, least.last_row], *FRAMES)
     slowest = job.slowest
     if slowest.cause:
@@ -140,7 +173,8 @@ UNEVEN_CONNECTIONS: Final = Problem(
     "load or the worst path.",
     condition=f"The others lose at least {wording.percent(UNEVEN)} of the time because the busiest carried more than "
     "the mean (1 - mean / most). The connections ran at the same time and moved data. They belong to one session, "
-    "connect the same two nodes, or (`info`) started together with the same kind of commands.",
+    "connect the same two nodes, or (`info`) started together with the same kind of commands. Where some joined late, "
+    "those are compared that were in use together, in the longest such time.",
     evidence="The loss that made the slowest slow, where there is one; command and status of the last command of the "
     "most and of the least used connection. The share is the most that even load could save.",
     example="Connection 0 carried 2.6 MB, connection 1 0.3 MB at the same time. 2 connections worked in parallel "

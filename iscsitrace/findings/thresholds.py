@@ -29,4 +29,7 @@ caches make of the same storage."""
 SHOWN_FRAMES: Final = 12
 """Most frames that a finding shows: four frames for each of three commands."""
 
+FULL: Final = 0.8
+"""Least share of the I/O time in transfer for a line to be full: it idles at the start and the end of a burst."""
+
 WORTH: Final = f"at least {wording.percent(WORTH_A_CHANGE)} of the I/O time"

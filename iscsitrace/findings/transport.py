@@ -11,7 +11,7 @@ import numpy as np
 
 from iscsitrace.findings import ack_loss
 from iscsitrace.findings.case import Case, is_worth
-from iscsitrace.findings.concurrency import SHARE_PATH, issues_in_parallel, more_connections
+from iscsitrace.findings.concurrency import SHARE_PATH, gains_by_paths, more_connections
 from iscsitrace.findings.finding import (
     LEAST_COST_NS,
     NEXT_LOGIN,
@@ -157,7 +157,7 @@ RECEIVE_WINDOW_SMALL: Final = Problem(
             SHARE_PATH,
             _windows_of_more_connections,
             is_tried_first=True,
-            only_if=issues_in_parallel,
+            only_if=gains_by_paths,
             touches=NEXT_LOGIN,
         ),
     ),
@@ -363,7 +363,7 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
             only_if=lambda case: not _sender_loses(case),
             touches=WHOLE_HOST,
         ),
-        Advice(SHARE_PATH, _losses_of_more_connections, only_if=issues_in_parallel, touches=NEXT_LOGIN),
+        Advice(SHARE_PATH, _losses_of_more_connections, only_if=gains_by_paths, touches=NEXT_LOGIN),
     ),
     where=partial(_limited_after_restarts, is_restarting=False),
     tell=_congestion_window_small,

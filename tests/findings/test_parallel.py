@@ -11,7 +11,7 @@ import pytest
 from iscsitrace.diagnosis import registry
 from iscsitrace.findings.case import Groups
 from iscsitrace.findings.finding import Observation
-from iscsitrace.findings.parallel import UNEVEN_CONNECTIONS
+from iscsitrace.findings.parallel import UNEVEN_CONNECTIONS, _loads
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.busy import BUSY
 from iscsitrace.measure.facts import Facts
@@ -29,9 +29,12 @@ CYCLES = table(
 )
 
 
-def run(connection: int, megabytes: float, busy_ms: int, last_row: int = 0, session: int | None = None) -> Any:
+def run(
+    connection: int, megabytes: float, busy_ms: int, last_row: int = 0, session: int | None = None, first_ms: int = 0
+) -> Any:
     """A run of a connection, of a session of the same number or another, that ends with its busy time."""
     amounts = {"bytes": int(megabytes * 1e6), "busy_ns": busy_ms * MS, "last_ns": busy_ms * MS}
+    amounts["first_ns"] = first_ms * MS
     names = {"connection": connection, "label": f"connection {connection}"}
     return SimpleNamespace(session=connection if session is None else session, last_row=last_row, **names, **amounts)
 
@@ -146,3 +149,47 @@ def test_a_stream_that_only_paused_is_not_behind() -> None:
     assert measured(job(run(3, 4, 50), run(4, 1, 40)))
     assert measured(job(run(3, 4, 60), run(4, 1, 50)))
     assert measured(job(run(3, 4, 60), run(5, 1, 40)))
+
+
+# --- connections that join late
+
+
+def together(*sizes: tuple[int, int, int]) -> Any:
+    """Reads of 1 ms each, one after another: of each connection from a time on, in ms, and their size in KB."""
+    rows: list[dict[str, Any]] = [
+        {"cycle": 0, "connection": connection, "operation": "read", "is_read": True, "is_complete": True}
+        | {"command_first_ns": at * MS, "status_ns": (at + 1) * MS, "data_bytes": kilobytes * 1000}
+        for connection, first, kilobytes in sizes
+        for at in range(first, 100)
+    ]
+    return table("cycles", *sorted(rows, key=lambda row: row["status_ns"]))
+
+
+def lost(cycles: Any, *runs: Any) -> float:
+    (load,) = _loads(Groups((), (job(*runs, whole_ms=100),), cycles))
+    return load.lost
+
+
+def test_a_connection_that_joined_late_is_compared_from_then_on() -> None:
+    early, late = run(3, 8.0, 100), run(4, 1.6, 100, first_ms=80)
+    assert lost(together((3, 0, 80), (4, 80, 80)), early, late) == 0
+    # half as much while both are there: 1 - 75 / 100
+    assert lost(together((3, 0, 80), (4, 80, 40)), early, late) == pytest.approx(0.25)
+    # it began with the other: all of their time counts
+    soon = run(4, 1.6, 100, first_ms=10)
+    assert lost(together((3, 0, 80), (4, 80, 80)), early, soon) == pytest.approx(1 - 4.8 / 8)
+
+
+def test_what_late_connections_carried_at_the_same_time_is_told() -> None:
+    cycles = together((3, 0, 80), (4, 80, 40))
+    subject = SimpleNamespace(connections=[{"connection": 3}])
+    jobs = (job(run(3, 8.0, 100), run(4, 0.8, 100, first_ms=80), whole_ms=100),)
+    case: Any = SimpleNamespace(subject=subject, groups=Groups((), jobs, cycles))
+    found = UNEVEN_CONNECTIONS.tell(case)
+    assert found is not None
+    # twenty reads each
+    assert found.text.startswith("connection 3 carried 1.6 MB, connection 4 0.8 MB at the same time")
+
+
+def test_connections_that_were_never_there_together_are_not_compared() -> None:
+    assert lost(together((3, 0, 80)), run(3, 8.0, 80), run(4, 1.0, 100, first_ms=90)) == 0
