@@ -56,10 +56,10 @@ counters! {
         "records or blocks with impossible lengths; the rest of the file was not read",
         "The file is damaged from here on. Copy it again, or repair it with editcap.";
     BlockUnknown, "block_unknown", Info,
-        "pcapng blocks of an unknown type that carry no packets",
+        "pcapng blocks of an unknown type, without packets",
         "Nothing to do. Vendors add their own block types.";
     InterfaceUnknown, "interface_unknown", Error,
-        "pcapng packets of an interface that no block describes",
+        "pcapng packets of an interface that the file does not describe",
         "The file is damaged or was joined by hand. Join captures with mergecap.";
     LinkTypeUnsupported, "link_type_unsupported", DataLoss,
         "packets of a link type that is not decoded",
@@ -71,7 +71,7 @@ counters! {
         "packets with an earlier time stamp than the packet before them",
         "Usual with several capture queues. If files were read in the wrong order, name them in time order.";
     TimeImplausible, "time_implausible", DataLoss,
-        "packets with a time stamp outside the years 1970 to 2106, which no clock shows; left out of every result",
+        "packets with an impossible time stamp, before 1970 or after 2106; left out of every result",
         "The file is damaged, or its time resolution (if_tsresol) or offset (if_tsoffset) is wrong. See editcap -t.";
     CompressionCutShort, "compression_cut_short", DataLoss,
         "compressed files that are incomplete or fail their checksum",
@@ -80,7 +80,7 @@ counters! {
         "inputs without packets, beside other inputs: empty, or cut within the file header",
         "Usual for the newest file of a ring buffer. Otherwise copy the file again.";
     InputUnreadable, "input_unreadable", Error,
-        "inputs that could not be read, or not to their end, after packets had been read",
+        "inputs that could not be opened, or not be read to their end",
         "The other inputs, and everything before the failure, are analysed. Copy that file again.";
     PacketsLeftOut, "packets_left_out", DataLoss,
         "packets that the live view skipped because it could not keep up",
@@ -106,20 +106,20 @@ counters! {
         "Nothing to do. Their length is taken from the frame.";
     // TCP
     CapturedCopy, "captured_copy", Info,
-        "packets that the capture holds twice (any device, mirrored port); counted once",
+        "packets captured twice (any device, mirrored port); counted once",
         "Capture on one interface only.";
     CaptureGap, "capture_gap", DataLoss,
-        "holes in a stream that the receiver acknowledged: packets missing from the capture, not lost by the network",
+        "times that the capture missed packets; the receiver had them",
         "Capture with a larger buffer (-B) or a snaplen (-s 256), or nearer to the hosts.";
     CaptureGapBytes, "capture_gap_bytes", DataLoss,
-        "bytes in the holes that capture_gap counts",
+        "bytes of the packets that capture_gap counts",
         "See capture_gap.";
     HoleAbandoned, "hole_abandoned", DataLoss,
-        "holes that were neither filled nor acknowledged before the reordering limit or the end of the capture",
+        "times that packets were missing and nothing shows whether the network lost them or the capture missed them",
         "If only one direction was captured, capture both.";
     PayloadShed, "payload_shed", DataLoss,
         "out-of-order segments whose payload was dropped for lack of memory",
-        "Too many streams had holes at once. Digests of the affected PDUs are not verified.";
+        "Too many connections lacked packets at once. Digests of the affected PDUs are not verified.";
     SegmentOutsideWindow, "segment_outside_window", Warning,
         "segments with a sequence number too far from their stream; ignored",
         "A stray or forged packet, or a port that was reused without a SYN in the capture.";
@@ -148,10 +148,10 @@ counters! {
     // iSCSI framing
     SyncLost, "sync_lost", DataLoss,
         "times that the position of the next PDU header became unknown",
-        "Caused by holes or a short snaplen. See capture_gap and snaplen_cut_bytes.";
+        "Caused by missing packets or a short snaplen. See capture_gap and snaplen_cut_bytes.";
     UnexplainedBytes, "unexplained_bytes", DataLoss,
         "stream bytes of iSCSI connections outside every PDU with a decoded header",
-        "Caused by holes, a short snaplen, or a capture that starts within a PDU.";
+        "Caused by missing packets, a short snaplen, or a capture that starts within a PDU.";
     PduHeaderCut, "pdu_header_cut", DataLoss,
         "PDUs with an incomplete basic header segment; some columns are null",
         "Capture with -s 256.";
@@ -231,8 +231,8 @@ counters! {
         "commands beyond the limit of commands in flight that are tracked",
         "A hostile or faulty peer: no session has so many commands in flight.";
     DataPartsNotTracked, "data_parts_not_tracked", Warning,
-        "commands with more holes in their data than are tracked: bytes that came late may not count",
-        "A hostile or faulty peer: no command has so many holes.";
+        "commands that lacked data in too many places to track: bytes that came late may not count",
+        "A hostile or faulty peer: no command lacks data in so many places.";
     TaskAborted, "task_aborted", Warning,
         "commands aborted by task management",
         "The commands timed out. See the task_management table.";
