@@ -214,7 +214,7 @@ def _losses(facts: Facts) -> Iterator[Cause]:
     window, recovery = facts.after_loss, facts.shares["loss_recovery"]
     share = window + recovery
     is_overtaken = _above(facts.overtaken_share, _OVERTAKEN)
-    if not facts.loss_count and not recovery and is_overtaken is False:
+    if not _may_reduce(facts):
         return
     by_time, by_share = _above(facts.loss_ns, _LOSS_NS), _above(share, _LOSS_SHARE)
     if by_time is False and by_share is False:
@@ -230,6 +230,15 @@ def _losses(facts: Facts) -> Iterator[Cause]:
             names = {"reordering": _WRONG}
     label = "loss" if facts.loss_count else "reordering"
     yield Cause(label, share, names, is_problem=True, is_loss=True, is_sure=bool(by_time or by_share))
+
+
+def _may_reduce(facts: Facts) -> bool:
+    """Whether losses or overtaken packets are there to make a congestion window small.
+
+    A retransmission alone, of what only lacked its ACK, is no cause of its own.
+    """
+    is_overtaken = _above(facts.overtaken_share, _OVERTAKEN) is not False
+    return bool(facts.loss_count or facts.shares["loss_recovery"]) or is_overtaken
 
 
 def _path(facts: Facts) -> Iterator[Cause]:
@@ -261,9 +270,8 @@ def _path(facts: Facts) -> Iterator[Cause]:
     names = {"congestion_window_small": _TUNABLE}
     if facts.restarts:
         names["restart_after_idle"] = _TUNABLE
-    yield Cause(
-        "congestion_window", shares["congestion_window"] - facts.after_loss, names, is_problem=True, is_mild=True
-    )
+    share = shares["congestion_window"] - (facts.after_loss if _may_reduce(facts) else 0.0)
+    yield Cause("congestion_window", share, names, is_problem=True, is_mild=True)
 
 
 def _hosts(facts: Facts) -> Iterator[Cause]:

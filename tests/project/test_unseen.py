@@ -274,6 +274,16 @@ def test_a_loss_of_a_second_is_right_beside_a_full_line(distance: Facts) -> None
     assert "loss" not in acceptance.accepted(replace(full, loss_ns=200 * MS)).names
 
 
+def test_a_window_that_no_loss_made_small_is_a_cause_of_its_own(distance: Facts) -> None:
+    # a retransmission of what had arrived came before all of it
+    shares = {"congestion_window": 0.4, "transfer": 0.4, "propagation": 0.2}
+    small = replace(_with(distance, shares), after_loss=0.4, life_after_loss=0.4)
+    found = acceptance.accepted(small)
+    assert "congestion_window_small" in found.names
+    assert "loss" not in found.names
+    assert "loss" in acceptance.accepted(replace(small, loss_count=3)).names
+
+
 def test_what_either_share_says_is_right(distance: Facts) -> None:
     whole = dict.fromkeys(truth.PARTS, 0.0)
     windows = {"receive_window": 0.6, "congestion_window": 0.4}
