@@ -35,7 +35,7 @@ def of_lines(figure: LineFigure, definition: Definition, rows: Sequence[Row]) ->
     """A quantity over a setting: measured, predicted and published."""
     shown = _shown(figure, figure.x, rows)
     texts, x_label = _axis(figure, definition, shown)
-    places = sorted({_key(value): value for row in shown for value in [row.values[figure.x]]}.values(), key=_order)
+    places = sorted({_key(value): value for row in shown for value in [_x(figure, row)]}.values(), key=_order)
     # most settings are doubled from value to value, so even spacing reads best
     at = {_key(value): float(number) for number, value in enumerate(places)}
     if figure.to_scale and all(isinstance(value, int | float) for value in places):
@@ -43,7 +43,7 @@ def of_lines(figure: LineFigure, definition: Definition, rows: Sequence[Row]) ->
     names = list(dict.fromkeys(_line_name(figure.lines, definition, row) for row in shown))
     published = [
         {
-            id(row): value
+            id(row): value * each.scale
             for each in definition.published
             if each.quantity == figure.y and each.is_computed == is_computed
             for row, _, _, value in repeats.places(each, shown, definition)
@@ -115,10 +115,11 @@ def of_finishes(figure: FinishFigure, definition: Definition, results: Sequence[
 def _axis(figure: LineFigure, definition: Definition, rows: Sequence[Row]) -> tuple[dict[str, str], str]:
     """The texts of the values along x, and the label of the axis; a unit that all have is part of the label."""
     written = _texts(definition, figure.x)
-    values = {_key(row.values[figure.x]): row.values[figure.x] for row in rows}
+    values = {_key(_x(figure, row)): _x(figure, row) for row in rows}
     if figure.is_rtt:
         texts = {key: ", ".join(f"{2 * each / _MS_NS:g}" for each in _list(value)) for key, value in values.items()}
-        return texts, f"{_RTT_WORDS.get(figure.x, 'RTT')}, ms"
+        words = f"RTT to target {figure.of_target}" if figure.of_target else _RTT_WORDS.get(figure.x, "RTT")
+        return texts, f"{words}, ms"
     texts = {key: written.get(key, str(value)) for key, value in values.items()}
     amounts = {key: [_AMOUNT.fullmatch(each) for each in text.split(", ")] for key, text in texts.items()}
     units = {each and each[2] for found in amounts.values() for each in found}
@@ -126,6 +127,12 @@ def _axis(figure: LineFigure, definition: Definition, rows: Sequence[Row]) -> tu
         return texts, setting_words(figure.x)
     bare = {key: ", ".join(each[1] for each in found if each) for key, found in amounts.items()}
     return bare, f"{setting_words(figure.x)}, {units.pop()}"
+
+
+def _x(figure: LineFigure, row: Row) -> Any:
+    """Where a row is along x."""
+    value = row.values[figure.x]
+    return value[figure.of_target - 1] if figure.of_target else value
 
 
 def _list(value: Any) -> list[Any]:
@@ -148,20 +155,18 @@ def _shown(figure: Figure, x: str, rows: Sequence[Row]) -> list[Row]:
 
 
 def _is_shown(figure: Figure, made: Row | PointResult) -> bool:
-    return (not figure.arms or made.arm in figure.arms) and all(
-        name in made.values and made.values[name] == each.value for name, each in figure.where.settings.items()
-    )
+    return figure.shows(made.arm, made.values)
 
 
 def _line(
     name: str, rows: Iterable[Row], figure: LineFigure, at: dict[str, float], published: Sequence[dict[int, float]]
 ) -> Graph:
     """A line with what is printed, and what is computed, by the identity of its rows."""
-    ordered = sorted(rows, key=lambda row: at[_key(row.values[figure.x])])
+    ordered = sorted(rows, key=lambda row: at[_key(_x(figure, row))])
     found = [row.estimates.get(figure.y) for row in ordered]
     return Graph(
         name=name,
-        places=tuple(at[_key(row.values[figure.x])] for row in ordered),
+        places=tuple(at[_key(_x(figure, row))] for row in ordered),
         measured=tuple(each.value if each else None for each in found),
         intervals=tuple(each.interval if each else None for each in found),
         counts=tuple(each.count if each else 0 for each in found),

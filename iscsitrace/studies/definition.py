@@ -51,6 +51,11 @@ class Figure(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rena
         if not self.name.replace("-", "").isalnum():
             raise Mistake("name", "it names a file: use letters, digits and dashes")
 
+    def shows(self, arm: str, values: Mapping[str, Any]) -> bool:
+        """Whether it has a place of an arm with these settings, in the units of a run."""
+        is_there = all(name in values and values[name] == each.value for name, each in self.where.settings.items())
+        return is_there and (not self.arms or arm in self.arms)
+
 
 class LineFigure(Figure, frozen=True, kw_only=True, tag="lines"):
     """A quantity over a setting."""
@@ -65,6 +70,8 @@ class LineFigure(Figure, frozen=True, kw_only=True, tag="lines"):
     """Whether numbers on the x axis are spaced by value; else values are spaced evenly."""
     is_rtt: bool = msgspec.field(name="as-rtt", default=False)
     """Whether one-way delays along x are shown as the RTT, twice as long: as the study has them."""
+    of_target: Annotated[int, Meta(ge=0)] = 0
+    """x is the delay to this target alone, counted from 1; 0 for the delays to all of them."""
     printed_range: tuple[float, float] | None = None
     """Limits of y that the study prints without a place along x."""
 
@@ -75,6 +82,8 @@ class LineFigure(Figure, frozen=True, kw_only=True, tag="lines"):
             raise Mistake("printed-range", "expected the lower and the upper limit, like [47, 53]")
         if self.is_rtt and self.x not in DELAYS:
             raise Mistake("as-rtt", f"x has to be one of {', '.join(DELAYS)}")
+        if self.of_target and not (self.is_rtt and self.x == "link.target-delays"):
+            raise Mistake("of-target", "x has to be link.target-delays, as-rtt")
 
 
 class BudgetFigure(Figure, frozen=True, kw_only=True, tag="budget"):
@@ -125,11 +134,50 @@ class Paper(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
 
     authors: str = ""
     title: str = ""
+    title_original: str = ""
+    """The title in the language of the paper, where that is not English."""
+    affiliation: str = ""
     venue: str = ""
     year: int | None = None
     is_probable: bool = msgspec.field(name="probable", default=False)
     """Whether it may be another one; ``remark`` has what agrees with the study, and what does not."""
     remark: str = ""
+
+
+class Condition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A setting or a circumstance of the study, beside ours."""
+
+    what: Text
+    printed: str = ""
+    """As the study prints it; empty where the study does not print it, so that ours is an assumption."""
+    source: str = ""
+    """The place in the paper."""
+    ours: Text
+    differs: str = ""
+    """Why ours is another one; empty where it is the same, or an assumption."""
+
+    def __post_init__(self) -> None:
+        if bool(self.printed) != bool(self.source):
+            raise Mistake("source", "what the study prints has a place in it; an assumption has none")
+
+
+class Exhibit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A figure or a table of the paper."""
+
+    name: Text
+    """Its number, like `figure 4` or `table 1`."""
+    caption: str = ""
+    """As the paper prints it; empty where the text has none."""
+    english: Text
+    """What it shows: the caption in English, or a description where there is none."""
+    ours: tuple[str, ...] = ()
+    """Our counterparts: figures of this definition, or of a definition that is part of the same study."""
+    why: str = ""
+    """Why there is none, or how ours is different."""
+
+    def __post_init__(self) -> None:
+        if not self.ours and not self.why:
+            raise Mistake("why", "name a figure of ours, or say why there is none")
 
 
 class LeftOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
@@ -139,15 +187,27 @@ class LeftOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ren
     why: Text
 
 
+READINGS: Final = {"MiB/s": ("MB/s", 2**20 / 1e6)}
+"""Units that a printed value may be in, with the unit of our quantity and the factor to it."""
+
+
 class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fields=True, rename="kebab"):
     """Values that a study published, or that follow from such."""
 
     quantity: str
     """One of QUANTITIES."""
     source: str = ""
-    """Its place in the study: figure, table or sentence."""
+    """Its place in the study: section, figure or table."""
+    quotation: str = ""
+    """The words of the paper that have the value, in its language."""
+    printed_unit: str = ""
+    """The unit as it is printed; that of the quantity when empty."""
+    read_as: str = ""
+    """The unit that the printed one is taken for, one of READINGS, where that is not the quantity's."""
     note: str = ""
-    """Why the result differs, or what the value is."""
+    """Why the result differs."""
+    remark: str = ""
+    """What a reader has to know about the value, whatever the verdict."""
     is_computed: bool = msgspec.field(name="computed", default=False)
     """Whether the study does not print it: it is computed from what the study prints."""
     where: SettingTable = SettingTable()
@@ -155,15 +215,24 @@ class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fie
     x: str
     """A setting."""
     values: tuple[tuple[Any, int | float], ...]
-    """Value of ``x`` as it is written, and the published value in the quantity's unit; its digits count."""
+    """Value of ``x`` as it is written, and the published value as it is printed; its digits count."""
 
     def __post_init__(self) -> None:
         require_among("quantity", self.quantity, QUANTITIES)
+        if self.read_as:
+            require_among("read-as", self.read_as, READINGS)
+            if QUANTITIES[self.quantity].unit != READINGS[self.read_as][0]:
+                raise Mistake("read-as", f"the quantity has to be one in {READINGS[self.read_as][0]}")
         _ = self.pairs
+
+    @property
+    def scale(self) -> float:
+        """From the unit that the value is read in to the unit of the quantity."""
+        return READINGS[self.read_as][1] if self.read_as else 1.0
 
     @cached_property
     def pairs(self) -> tuple[tuple[Written, float], ...]:
-        """Value of the setting ``x``, and the published value."""
+        """Value of the setting ``x``, and the published value as it is printed."""
         if self.x not in SETTINGS:
             raise Mistake("x", f"there is no setting {self.x!r}")
         kind = SETTINGS[self.x].kind
@@ -218,10 +287,16 @@ class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     """Settings that all of its places have."""
     name: Text
     text: Text
+    source: str = ""
+    """Its place in the study: section, figure or table."""
+    quotation: str = ""
+    """The words of the paper that make the claim, in its language."""
     is_own: bool = msgspec.field(name="own", default=False)
     """Whether the claim is this project's own; the study makes the others."""
     note: str = ""
     """Why the result may differ, or why the claim cannot be tested."""
+    remark: str = ""
+    """What a reader has to know about the test, whatever the verdict."""
     real_note: str = ""
     """Replaces the note in the real world."""
     checks: tuple[Check, ...] = ()
@@ -300,7 +375,13 @@ class Study(GriddedTable, frozen=True, kw_only=True):
     source: Text
     """The study that is repeated, or the reason for the experiment."""
     paper: Paper = Paper()
+    part_of: str = ""
+    """The definition that has the paper, its settings and its figures, where this one repeats a part of the study."""
     about: str = ""
+    summary: str = ""
+    """For the page of the studies: what holds, what does not, and what the paper could not see."""
+    page_figures: tuple[str, ...] = ()
+    """Figures of this definition that the page of the studies shows; the records keep their places."""
     tables: tuple[str, ...] = ()
     """Of TABLES."""
     repeats: Annotated[int, Meta(ge=1)] = 1
@@ -316,11 +397,16 @@ class Study(GriddedTable, frozen=True, kw_only=True):
     figures: tuple[AnyFigure, ...] = ()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    exhibits: tuple[Exhibit, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_among("tables", self.tables, TABLES)
+        drawn = [figure.name for figure in self.figures if isinstance(figure, LineFigure)]
+        for name in self.page_figures:
+            require_among("page-figures", name, drawn)
         self._require_known()
 
     def _require_known(self) -> None:
@@ -344,6 +430,12 @@ class Study(GriddedTable, frozen=True, kw_only=True):
             for key, spot in claim.spots.items():
                 require_among(f"claims[{number}].{key}.arm", spot.arm, names)
                 _require_settings(f"claims[{number}].{key}", spot.settings, known)
+
+    @property
+    def drawn_on_page(self) -> Iterator[LineFigure]:
+        """The figures that the page of the studies shows."""
+        wanted = (figure for name in self.page_figures for figure in self.figures if figure.name == name)
+        yield from (figure for figure in wanted if isinstance(figure, LineFigure))
 
     def _settings_set(self) -> set[str]:
         """The settings that any point has."""

@@ -19,6 +19,7 @@ from iscsitrace.fit import steady
 from iscsitrace.lab.settings.kinds import Value
 from iscsitrace.lab.settings.structs import call_bytes, copy_count, is_tuned, queue_depth
 from iscsitrace.measure import budget, busy
+from iscsitrace.model.transfer import BASIC_HEADER_BYTES
 from iscsitrace.studies import from_truth
 from iscsitrace.studies.points import WarmUp
 from iscsitrace.tables.table import Table
@@ -183,11 +184,14 @@ def _read(trace: Trace, capture: Path, stretch: Stretch) -> dict[str, Any]:
 
 
 def packets_per_command(cycles: Table, segments: Table, stretch: Stretch) -> float | None:
-    """Packets with payload, in both directions, per command that ended in a stretch; None where none did."""
+    """Packets that carry data per command that ended in a stretch; None where none did.
+
+    A packet that holds no more than the header of a PDU, a command or a status, carries none.
+    """
 
     def count(times_ns: NDArray[np.int64]) -> int:
         return int(((times_ns > stretch.start_ns) & (times_ns <= stretch.end_ns)).sum())
 
     ended = cycles["status_ns"][np.isin(cycles["operation"], ("read", "write"))]
     commands = count(np.ma.compressed(ended))
-    return count(segments["time_ns"][segments["payload_bytes"] > 0]) / commands if commands else None
+    return count(segments["time_ns"][segments["payload_bytes"] > BASIC_HEADER_BYTES]) / commands if commands else None

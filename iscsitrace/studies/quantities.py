@@ -16,6 +16,7 @@ from iscsitrace.wording.cells import NOTHING
 SEARCH, STREAMS, EFFICIENCY = "search", "streams", "efficiency"
 """Tables of results that have a column for each of their quantities."""
 IDLE_OF_SOCKET: Final = "idle_of_socket"
+OF_SOCKET: Final = "of_socket"
 SCATTER: Final = "scatter"
 HOST_PARTS: Final = ("initiator_think", "initiator_service", "target_service")
 """Parts of the time breakdown that are spent in the hosts, neither on the path nor waiting for TCP."""
@@ -71,7 +72,7 @@ class PointResult:
     s_ns: float | None = None
     c_bytes_per_s: float | None = None
     packets_per_command: float | None = None
-    """Packets with payload, in both directions, after the warm-up; from the initiator's capture."""
+    """Packets with more than a PDU's header, in both directions, after the warm-up; from the initiator's capture."""
     model: dict[str, Any] | None = None
     """The model's prediction from the settings, as ``model predict --json``."""
     efficiency: float | None = None
@@ -202,6 +203,7 @@ _RECORDS: Final = (
         1,
         has_field=False,
     ),
+    Quantity(OF_SOCKET, "%", "throughput / that of a socket", "of socket %", 1, has_field=False),
     Quantity("model_error", "%", "error of the model", "error %", 1, field="absolute_model_error"),
     Quantity("period", "ms", "time from one call to the next", "period ms", 3, field="period_ns", in_model="period_ns"),
     Quantity(

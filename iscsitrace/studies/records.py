@@ -1,7 +1,7 @@
 """The records of the studies that come with the package: what a whole run of each measured.
 
-A record keeps the places of the grid that a printed value or a claim refers to, the agreement with the
-model over all places, and what made them: command, versions, seeds. A place is recognised by the digest of its
+A record keeps the places of the grid that a printed value, a claim or a figure of the page refers to, the agreement
+with the model over all places, and what made them: command, versions, seeds. A place is recognised by the digest of its
 settings. When a definition changes a setting, its old numbers no longer count, and the place is not run.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -51,6 +51,8 @@ class Place:
     failed_count: int
     estimates: dict[str, Estimate]
     """The quantities that the definition refers to, in their units."""
+    model: dict[str, float] = field(default_factory=dict)
+    """What the model predicts of them."""
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ def _run(definition: Definition, found: Results) -> Run:
                 run_count=row.run_count,
                 failed_count=row.failed_count,
                 estimates={name: each for name, each in row.estimates.items() if name in wanted[place]},
+                model={name: each for name, each in row.model.items() if name in wanted[place]},
             )
             for place, row in enumerate(rows)
             if place in wanted
@@ -163,7 +166,7 @@ def _wanted(definition: Definition, rows: Sequence[Row]) -> dict[int, set[str]]:
 
 
 def _referred(definition: Definition, rows: Sequence[Row]) -> Iterator[tuple[str, Row]]:
-    """Each quantity and row that a printed value or a check refers to."""
+    """Each quantity and row that a printed value, a check or a figure of the page refers to."""
     for published in definition.published:
         for row, *_ in repeats.places(published, rows, definition):
             if row is not None:
@@ -174,6 +177,8 @@ def _referred(definition: Definition, rows: Sequence[Row]) -> Iterator[tuple[str
             row = repeats.row_at(rows, spot.arm, claim.place(spot))
             if row is not None:
                 yield check.quantity, row
+    for figure in definition.drawn_on_page:
+        yield from ((figure.y, row) for row in rows if figure.shows(row.arm, row.values) and figure.x in row.values)
 
 
 def rows_of(definition: Definition, run: Run) -> list[Row]:
@@ -187,7 +192,7 @@ def rows_of(definition: Definition, run: Run) -> list[Row]:
         place = known.pop(digests[point.arm, *grid.values()], None)
         if place is not None:
             counts = place.run_count, place.failed_count
-            found.append(Row(point.arm, grid, point.values, *counts, place.estimates, {}, None))
+            found.append(Row(point.arm, grid, point.values, *counts, place.estimates, place.model, None))
     return found
 
 

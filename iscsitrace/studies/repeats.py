@@ -16,7 +16,7 @@ import numpy as np
 from iscsitrace.fit.robust import student_975
 from iscsitrace.studies.definition import Definition, Published
 from iscsitrace.studies.definition_settings import Place, Written
-from iscsitrace.studies.quantities import IDLE_OF_SOCKET, QUANTITIES, SCATTER, PointResult
+from iscsitrace.studies.quantities import IDLE_OF_SOCKET, OF_SOCKET, QUANTITIES, SCATTER, PointResult
 
 _NORMAL_975: Final = 1.959964
 
@@ -86,6 +86,12 @@ def ratio(one: Estimate, other: Estimate) -> Estimate:
 def difference(one: Estimate, other: Estimate) -> Estimate:
     """One mean less another."""
     return _of_two(one.value - other.value, one, other, one.variance, other.variance)
+
+
+def percent(share: Estimate) -> Estimate:
+    """A share in %."""
+    low, high = (None if end is None else 100 * end for end in (share.low, share.high))
+    return Estimate(100 * share.value, share.count, low, high, 100**2 * share.variance, share.freedom)
 
 
 def lack(share: Estimate) -> Estimate:
@@ -169,7 +175,7 @@ def rows(points: Iterable[PointResult]) -> list[Row]:
 
 
 def _beside_sockets(found: Sequence[Row]) -> list[Row]:
-    """The rows, with the idle fraction of those for which a socket ran over the same link with the same TCP."""
+    """The rows, beside a socket that ran over the same link with the same TCP, where there is one."""
     sockets = {_path(row): row for row in found if _is_socket(row) and "throughput" in row.estimates}
     return [_beside_socket(row, sockets.get(_path(row))) for row in found]
 
@@ -182,8 +188,13 @@ def _beside_socket(row: Row, socket: Row | None) -> Row:
     share = ratio(ours, socket.estimates["throughput"])
     return replace(
         row,
-        estimates=row.estimates | {IDLE_OF_SOCKET: lack(share)},
-        model=row.model | ({IDLE_OF_SOCKET: 100 * (1 - model / of_socket)} if model and of_socket else {}),
+        estimates=row.estimates | {OF_SOCKET: percent(share), IDLE_OF_SOCKET: lack(share)},
+        model=row.model
+        | (
+            {OF_SOCKET: 100 * model / of_socket, IDLE_OF_SOCKET: 100 * (1 - model / of_socket)}
+            if model and of_socket
+            else {}
+        ),
     )
 
 
@@ -243,7 +254,7 @@ def _shares(points: Sequence[PointResult]) -> dict[str, float]:
 def places(
     published: Published, made: Sequence[Row], definition: Definition
 ) -> Iterator[tuple[Row | None, str, Written, float]]:
-    """Each published value: its row (None where there is none), its arm, the value of ``x``, and the value."""
+    """Each published value: its row (None where there is none), its arm, the value of ``x``, and the printed value."""
     for arm in published.arms or [arm.name for arm in definition.arms]:
         for written, value in published.pairs:
             yield row_at(made, arm, {**published.where.settings, published.x: written}), arm, written, value

@@ -97,6 +97,7 @@ class Beside:
     """A setting, and its value as the definition writes it."""
     at: str
     published: float
+    """In the unit of the quantity."""
     ours: float | None
     spread: float | None
     """Standard deviation over repeats; None for a single run."""
@@ -110,6 +111,8 @@ class Beside:
     """The note on a value that is not reproduced or not compared."""
     is_computed: bool = False
     """Whether the published value is computed from what the study prints."""
+    printed: str = ""
+    """The published value and its unit, as they are printed."""
 
 
 @dataclass(frozen=True)

@@ -49,14 +49,15 @@ def of_checks(checks: Sequence[JudgedCheck]) -> str:
     return REPRODUCED if len(decided) == len(checks) else UNDECIDED
 
 
-def of_printed(quantity: str, unit: str, printed: float, ours: Estimate | None) -> str:
-    """The verdict on a printed value."""
+def of_printed(quantity: str, unit: str, printed: float, ours: Estimate | None, scale: float = 1.0) -> str:
+    """The verdict on a printed value; ``scale`` is the factor from the printed unit to the quantity's, ``unit``."""
     if ours is None:
         return NOT_RUN
     if quantity in OF_MODELS:
         return NOT_COMPARED
     room = tolerance(printed, unit)
-    return {True: REPRODUCED, False: NOT_REPRODUCED, None: UNDECIDED}[ours.lies(printed - room, printed + room)]
+    limits = scale * (printed - room), scale * (printed + room)
+    return {True: REPRODUCED, False: NOT_REPRODUCED, None: UNDECIDED}[ours.lies(*limits)]
 
 
 def tolerance(printed: float, unit: str) -> float:
@@ -143,7 +144,7 @@ def _beside(published: Published, made: Sequence[Row], definition: Definition) -
     unit = QUANTITIES[published.quantity].unit
     for row, arm, written, value in repeats.places(published, made, definition):
         ours = row.estimates.get(published.quantity) if row else None
-        verdict = of_printed(published.quantity, unit, value, ours)
+        verdict = of_printed(published.quantity, unit, value, ours, published.scale)
         note = published.note or (OTHER_MODEL if verdict == NOT_COMPARED else "")
         yield Beside(
             quantity=published.quantity,
@@ -153,7 +154,8 @@ def _beside(published: Published, made: Sequence[Row], definition: Definition) -
             where={name: each.text for name, each in published.where.settings.items()},
             x=published.x,
             at=written.text,
-            published=value,
+            published=value * published.scale,
+            printed=f"{value} {published.printed_unit or unit}",
             ours=ours.value if ours else None,
             spread=ours.spread if ours else None,
             run_count=ours.count if ours else 0,
