@@ -1,26 +1,33 @@
-"""Writes docs/reproduction.md: every printed value and claim of the studies, beside what the recorded runs measured.
+"""Writes docs/reproduction.md: each study beside what the recorded runs measured, for readers who have the paper.
 
-``python -m tools.reproduction`` writes the page; ``--check`` only says whether it is out of date (exit code 1). No lab
-runs for either: the measurements are in the records of the package. ``--record DIR ...`` records the folders of
-complete runs (``iscsitrace lab run NAME -o DIR``), then writes the page.
+``python -m tools.reproduction`` writes the page, its figures (docs/images/studies) and the printed values as a table
+(docs/reproduction.csv); ``--check`` only says which of them is out of date (exit code 1). No lab runs for either: the
+measurements are in the records of the package. ``--record DIR ...`` records the folders of complete runs
+(``iscsitrace lab run NAME -o DIR``), then writes the files.
 """
 
 from __future__ import annotations
 
+import io
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
-from iscsitrace.studies import records, repeats, results, tables, verdicts
-from iscsitrace.studies.definition import ALL_WORLDS, Claim, Definition, LineFigure, load, names
-from iscsitrace.studies.points import of_experiment
+from iscsitrace.plots import experiment, footer, style
+from iscsitrace.studies import charts, records, results, verdicts
+from iscsitrace.studies.definition import ALL_WORLDS, Claim, Definition, Paper, Published, load, names
+from iscsitrace.studies.definition_settings import SettingTable
 from iscsitrace.studies.quantities import QUANTITIES
 from iscsitrace.studies.results import Beside, JudgedClaim
-from tools.studies import NOTHING, OUTCOMES, UNTESTED, WORLD_NAMES, World, judged, outcomes, printed, table, worlds
+from tools import printed_values
+from tools.studies import NOTHING, OUTCOMES, UNTESTED, WORLD_NAMES, World, judged, outcomes, table, worlds
+from tools.studies import printed as printed_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "reproduction.md"
+VALUES = PAGE.with_suffix(".csv")
+IMAGES = ROOT / "docs" / "images" / "studies"
 _PERCENT = f"{100 * verdicts.TOLERANCE:g} %"
 _UNRECORDED = {
     "real": "No run is recorded.",
@@ -29,22 +36,22 @@ _UNRECORDED = {
 }
 """Why a world has no columns."""
 _INTRODUCTION = f"""
-Each study is an experiment: `iscsitrace lab run NAME -o DIR` repeats it, `iscsitrace report DIR` makes a page with all
-figures, tables and captures of it ([lab.md](lab.md)). This page has every printed value and every claim that the
-definitions hold, with the measurement of a recorded run and a verdict. The text of the papers is not part of this
-project: bibliographic data and figures that are not recorded are named as missing. Public web pages were searched for
-each study, by subject, method, authors and printed numbers. They hold abstracts, and no full text: a paper whose
-subject and method agree is named as probable, since no number, figure or table could be compared.
+Five studies of iSCSI are repeated here. Each is an experiment: `iscsitrace lab run NAME -o DIR` repeats it, and
+`iscsitrace report DIR` makes a page with all its figures, tables and captures ([lab.md](lab.md)). This page sets every
+printed value and every claim of a study beside the measurement of a recorded run. Quotations are in the language of the
+paper. [reproduction.csv](reproduction.csv) has the printed values as a table.
 
 - **A check** holds (reproduced) when the measured number is within its limits with its whole 95 % confidence interval,
   fails when all of the interval is outside, and is undecided where a limit is in the interval. One run has no interval;
-  in the simulated world a place that depends on no seed runs once.
+  in the simulated world a place that depends on no seed runs once. A claim is partly reproduced when some of its checks
+  hold.
 - **A printed value** is reproduced when ours is within {_PERCENT} of it; a percentage also within
   {_PERCENT} of what it lacks to 100 %, so that 91 % of the time idle is judged like 9 % busy; in any case
   within half of its last digit. A computed value is not printed: it follows from what the study prints, in the way that
-  the table names. Such values are counted apart.
-- **The model's error** is not compared with that of a study's model. In the simulated world it is no test against a
-  network: model and simulator take the same settings.
+  the table names. Such values are counted apart. Ours are in MB/s of 10^6 bytes; where the study's MB are taken as 2^20
+  bytes, the table says so.
+- **The model's error** is not judged: a study's is that of its equation against its hosts. In the simulated world ours
+  is no test against a network: model and simulator take the same settings.
 - **Over the kernel's TCP** hosts take time, the more the busier their machine is. The recorded runs shared two
   processors with other work, above whose priority they ran (`chrt -r 5` before the command).
 - **In guests** (virtual machines with the kernel's own initiator and target) instructions were translated, without KVM:
@@ -57,27 +64,38 @@ are dropped.
 """
 
 
+Study = tuple[Definition, list[World]]
+"""An experiment, and the worlds in which it has arms."""
+
+
 def page() -> str:
     """docs/reproduction.md."""
     lines = [
-        "# The studies, value by value",
+        "# The studies",
         "",
         "Generated from the definitions and records of `iscsitrace/studies/` by",
     ]
     lines += ["`python -m tools.reproduction`; do not edit.", *_INTRODUCTION.splitlines(), ""]
-    studies = [(definition, worlds(definition)) for definition in map(load, names())]
-    lines += ["## Summary", "", *_summary(studies)]
-    for definition, found in studies:
-        lines += _study(definition, found)
+    studies = _studies()
+    lines += ["## Summary", "", *_summary([each for parts in studies for each in parts])]
+    for whole, *parts in studies:
+        lines += _study(whole, parts)
     return "\n".join(lines)
 
 
-def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
-    head = ("experiment", "year of the study", "world", *OUTCOMES)
+def _studies() -> list[list[Study]]:
+    """Each study with the experiments that repeat a part of it, in the order of their years."""
+    every = [(each, worlds(each)) for each in map(load, names())]
+    wholes = sorted((each for each in every if not each[0].part_of), key=lambda each: each[0].paper.year or 0)
+    return [[whole, *(part for part in every if part[0].part_of == whole[0].name)] for whole in wholes]
+
+
+def _summary(studies: Sequence[Study]) -> list[str]:
+    head = ("experiment", "paper", "world", *OUTCOMES)
     rows = [
         (
             f"[{definition.name}](#{definition.name})",
-            str(definition.paper.year or "not recorded"),
+            definition.source,
             WORLD_NAMES[world.name],
             *outcomes(definition, world).values(),
         )
@@ -91,152 +109,228 @@ def _summary(studies: Sequence[tuple[Definition, list[World]]]) -> list[str]:
     return [*table(head, rows), note, ""]
 
 
-def _study(definition: Definition, every: list[World]) -> Iterator[str]:
-    """A study: the worlds that have a recorded run, or all when none has one; the others are named."""
-    found = [world for world in every if world.run is not None] or every
-    yield from (f"## {definition.name}", "", f"{definition.title}: {definition.source}.", "", *_citation(definition))
-    yield from _runs(found)
-    head = ("printed in", "quantity", "at", "printed")
-    yield from _side_by_side("Printed values", head, "verdict", _printed_lines(definition, found), found)
-    for title, is_own in (("Claims of the study", False), ("Claims of our own", True)):
-        lines = _claim_lines(definition, found, is_own=is_own)
-        yield from _side_by_side(title, ("claim", "text"), "measured (limits)", lines, found)
-    yield from _titled("Figures", _figure_rows(definition), ("file", "figure", "printed values drawn over it"))
+def _study(whole: Study, parts: Sequence[Study]) -> Iterator[str]:
+    """A study: what a reader of the paper asks, then the experiments that repeat a part of it."""
+    definition, every = whole
+    yield from (f"## {definition.name}", "", f"{definition.title}.", "", *citation(definition.paper))
+    yield from ([" ".join(definition.summary.split()), ""] if definition.summary else ())
+    for name, title, _ in _pictures(definition, every):
+        yield from (f"![{title}](images/studies/{name})", "")
+    yield from _titled("### Settings", ("setting", "printed", "place", "ours", ""), _conditions(definition))
+    yield from _results(definition, every, "###")
+    yield from _titled("### Figures and tables of the paper", _EXHIBITS, _exhibits(definition, parts))
     left_out = [(each.what, each.why) for each in definition.left_out]
-    left_out += [_unrecorded(definition, world) for world in every if world not in found]
-    yield from _titled("Not repeated", left_out, ("what", "why"))
+    yield from _titled("### Not repeated", ("what", "why"), left_out)
+    yield from ("### Runs", "", *_runs(definition, every))
+    for part, found in parts:
+        yield from (f"### {part.name}", "", f"{part.title}: {part.source}.", "")
+        yield from ([" ".join(part.summary.split()), ""] if part.summary else ())
+        for name, title, _ in _pictures(part, found):
+            yield from (f"![{title}](images/studies/{name})", "")
+        yield from _results(part, found, "####")
+        yield from _titled("#### Not repeated", ("what", "why"), [(each.what, each.why) for each in part.left_out])
+        yield from ("#### Runs", "", *_runs(part, found))
 
 
-def _unrecorded(definition: Definition, world: World) -> tuple[str, str]:
-    """A world without a recorded run: its command and its claims, and why."""
-    own = [claim.name for claim in definition.claims if claim.worlds == (world.name,)]
-    named = f", for {'claims' if len(own) > 1 else 'claim'} {'; '.join(own)}" if own else ""
-    return f"`{results.command(definition.name, world.name)}`{named}", _UNRECORDED[world.name]
+def citation(paper: Paper) -> list[str]:
+    """Authors, title, affiliation, venue and year, as far as they are known, and what they rest on."""
+    title = f"*{paper.title}*{f' ({paper.title_original})' if paper.title_original else ''}"
+    parts = [paper.authors, title if paper.title else "", paper.affiliation, paper.venue, str(paper.year or "")]
+    known = ". ".join(filter(None, parts))
+    opening = "Probably: " if paper.is_probable else ""
+    return [" ".join((f"{opening}{known}.", *paper.remark.split())), ""] if known else []
 
 
-def _citation(definition: Definition) -> list[str]:
-    paper = definition.paper
-    known = {"authors": paper.authors, "title": paper.title, "venue": paper.venue, "year": str(paper.year or "")}
-    texts = [f"{name} {value}" for name, value in known.items() if value]
-    missing = ", ".join(name for name, value in known.items() if not value)
-    texts += [f"not recorded: {missing}"] if missing else []
-    opening = "Probably published" if paper.is_probable else "Published"
-    return [" ".join((f"{opening}: {'; '.join(texts)}.", *paper.remark.split())), ""]
+def _conditions(definition: Definition) -> Iterator[tuple[str, ...]]:
+    for each in definition.conditions:
+        state = f"Differs. {each.differs}" if each.differs else "as printed" if each.printed else "assumed"
+        yield each.what, each.printed or NOTHING, each.source or NOTHING, each.ours, state
 
 
-def _runs(found: Sequence[World]) -> list[str]:
-    head = ("world", "command", "versions", "seeds", "points", "failed")
-    rows = [
-        (
-            WORLD_NAMES[world.name],
-            f"`{world.run.command}`" if world.run else verdicts.NOT_RUN,
-            ", ".join(f"{name} {version}" for name, version in world.run.versions.items()) if world.run else NOTHING,
-            results.seeds_text(world.run.seeds) if world.run else NOTHING,
-            *((str(world.run.point_count), str(world.run.failed_count)) if world.run else (NOTHING, NOTHING)),
-        )
-        for world in found
-    ]
-    return table(head, rows)
+_EXHIBITS: Final = ("in the paper", "caption as printed", "in English", "ours", "")
 
 
-@dataclass(frozen=True)
-class Line:
-    """A row of a table that has two cells for each world."""
-
-    lead: tuple[str, ...]
-    cells: tuple[tuple[str, str], ...]
-    why: str
+def _exhibits(definition: Definition, parts: Sequence[Study]) -> Iterator[tuple[str, ...]]:
+    owners = {figure.name: each.name for each in (*(part for part, _ in parts), definition) for figure in each.figures}
+    for each in definition.exhibits:
+        ours = ", ".join(f"`{owners[name]}/{name}.svg`" for name in each.ours)
+        yield each.name, each.caption or "not in the text", each.english, ours or NOTHING, each.why
 
 
-def _side_by_side(
-    title: str, lead: tuple[str, ...], second: str, lines: Sequence[Line], found: Sequence[World]
-) -> Iterator[str]:
-    """A table without the worlds that have none of its places, and without the rows that no world has."""
-    nothing = (NOTHING, NOTHING)
-    rows = [line for line in lines if set(line.cells) != {nothing}]
-    idle = {nothing, (verdicts.NOT_TESTABLE, NOTHING)}
-    kept = [number for number in range(len(found)) if not {line.cells[number] for line in rows} <= idle] or [0]
-    head = (*lead, *(cell for number in kept for cell in (WORLD_NAMES[found[number].name], second)), "why")
-    cells = [(*line.lead, *(cell for number in kept for cell in line.cells[number]), line.why) for line in rows]
-    yield from _titled(title, cells, head)
+def _results(definition: Definition, every: Sequence[World], level: str) -> Iterator[str]:
+    """The printed values and the claims of an experiment, with the worlds that have a recorded run, or with all."""
+    found = [world for world in every if world.run is not None] or list(every)
+    yield from _titled(f"{level} Printed values", *_printed(definition, found))
+    for title, is_own in (("Claims of the study", False), ("Claims of our own", True)):
+        lines = [line for each in _claims(definition, found, is_own=is_own) for line in each]
+        yield from ([f"{level} {title}", "", *lines] if lines else ())
 
 
-def _printed_lines(definition: Definition, found: Sequence[World]) -> list[Line]:
-    by_world = [printed(definition, world) for world in found]
-    places = [
-        (arm, {name: each.value for name, each in {**published.where.settings, published.x: at}.items()})
-        for published in definition.published
-        for _, arm, at, _ in repeats.places(published, [], definition)
-    ]
-    lines = []
-    for (arm, place), several in zip(places, zip(*by_world, strict=True), strict=True):
+def _printed(definition: Definition, found: Sequence[World]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The table of printed values: two columns for each world that has one of the places."""
+    by_world = [printed_of(definition, world) for world in found]
+    rows = []
+    for (published, place, is_first), several in zip(_places(definition), zip(*by_world, strict=True), strict=True):
+        cells = [
+            (_ours(each), each.verdict) if world.has(each.arm, place) else (NOTHING, NOTHING)
+            for each, world in zip(several, found, strict=True)
+        ]
         one = several[0]
         where = ", ".join(f"{name.rpartition('.')[2]} {text}" for name, text in {**one.where, one.x: one.at}.items())
-        value = f"{one.published} {one.unit}{', computed' if one.is_computed else ''}"
-        lines.append(
-            Line(
-                (one.source, QUANTITIES[one.quantity].label, f"{one.arm}, {where}", value),
-                tuple(
-                    (_ours(each), each.verdict) if world.has(arm, place) else (NOTHING, NOTHING)
-                    for each, world in zip(several, found, strict=True)
-                ),
-                _why(several),
-            )
+        why = [each.why for each in several if each.why]
+        remark = published.remark if is_first else ""
+        lead = (
+            quoted(published.quotation, one.source) if is_first else one.source,
+            QUANTITIES[one.quantity].label,
+            f"{one.arm}, {where}",
+            _value(one, published),
         )
-    return lines
+        rows.append((lead, cells, " ".join(dict.fromkeys((*filter(None, (remark,)), *why))) or NOTHING))
+    kept = [number for number in range(len(found)) if any(cells[number][1] != NOTHING for _, cells, _ in rows)]
+    head = ("place", "quantity", "ours at", "printed", *_two(WORLD_NAMES[found[number].name] for number in kept), "")
+    return head, [(*lead, *(cell for number in kept for cell in cells[number]), why) for lead, cells, why in rows]
 
 
-def _claim_lines(definition: Definition, found: Sequence[World], *, is_own: bool) -> list[Line]:
-    by_world = [judged(definition, world) for world in found]
-    return [
-        Line(
-            (claim.name, claim.text),
-            tuple(_verdict(claim, each, world) for each, world in zip(several, found, strict=True)),
-            _why(several),
-        )
-        for claim, several in zip(definition.claims, zip(*by_world, strict=True), strict=True)
-        if claim.is_own == is_own
-    ]
+def _two(worlds_named: Iterable[str]) -> Iterator[str]:
+    for name in worlds_named:
+        yield from (name, "result")
 
 
-def _why(several: Sequence[Beside | JudgedClaim]) -> str:
-    return "; ".join(dict.fromkeys(each.why for each in several if each.why)) or NOTHING
+def _places(definition: Definition) -> Iterator[tuple[Published, Mapping[str, object], bool]]:
+    """Each printed value, its settings, and whether it is the first of its entry."""
+    for published in definition.published:
+        for arm in published.arms or [arm.name for arm in definition.arms]:
+            for number, (written, _) in enumerate(published.pairs):
+                place = {name: each.value for name, each in {**published.where.settings, published.x: written}.items()}
+                yield published, place, number == 0 and arm == (published.arms or (arm,))[0]
 
 
-def _verdict(claim: Claim, found: JudgedClaim, world: World) -> tuple[str, str]:
-    """The verdict in a world, and the checks behind it; neither where the world lacks a place of the claim."""
-    spots = [spot for check in claim.checks for _, spot in check.spots]
-    if not all(world.has(spot.arm, {name: each.value for name, each in claim.place(spot).items()}) for spot in spots):
-        return NOTHING, NOTHING
-    is_run = found.verdict not in UNTESTED
-    return found.verdict, tables.checks_text(found) if is_run else NOTHING
-
-
-def _figure_rows(definition: Definition) -> Iterator[tuple[str, ...]]:
-    points = of_experiment(definition, ALL_WORLDS[0])
-    for figure in definition.figures:
-        shown = [point for point in points if point.is_at(figure.where.settings)]
-        count = sum(
-            any(point.arm == arm and point.is_at({**published.where.settings, published.x: at}) for point in shown)
-            for published in definition.published
-            if isinstance(figure, LineFigure) and published.quantity == figure.y
-            for _, arm, at, _ in repeats.places(published, [], definition)
-            if not figure.arms or arm in figure.arms
-        )
-        limits = figure.printed_range if isinstance(figure, LineFigure) else None
-        texts = ([str(count)] if count else []) + (["{:g} to {:g}".format(*limits)] if limits else [])
-        yield f"`{figure.name}.svg`", figure.title, ", ".join(texts) or NOTHING
+def _value(one: Beside, published: Published) -> str:
+    """As printed, and in our unit where that is another one."""
+    if published.read_as:
+        return f"{one.printed}, read as {published.read_as}: {one.published:.2f} {one.unit}"
+    return f"{one.printed}{', computed' if one.is_computed else ''}"
 
 
 def _ours(each: Beside) -> str:
-    return tables.with_interval(each.ours, each.interval, each.run_count, QUANTITIES[each.quantity].digits)
+    return printed_values.estimate_text(each.ours, each.interval, each.run_count, QUANTITIES[each.quantity].digits)
 
 
-def _titled(
-    title: str, rows: Sequence[tuple[str, ...]] | Iterator[tuple[str, ...]], head: tuple[str, ...]
-) -> list[str]:
+def quoted(quotation: str, source: str) -> str:
+    """The words of the paper and their place; only the place where there are none."""
+    return f"「{quotation}」 {source}" if quotation else source
+
+
+def _claims(definition: Definition, found: Sequence[World], *, is_own: bool) -> Iterator[list[str]]:
+    """Each claim: its text, the words of the paper, the verdict of each world, and its checks."""
+    by_world = [judged(definition, world) for world in found]
+    for claim, several in zip(definition.claims, zip(*by_world, strict=True), strict=True):
+        if claim.is_own != is_own or not set(claim.worlds) & {world.name for world in found}:
+            continue
+        tested = [
+            (WORLD_NAMES[world.name], each)
+            for each, world in zip(several, found, strict=True)
+            if _has(claim, world) and world.name in claim.worlds
+        ]
+        lines = [f"**{claim.name}** {claim.text}", ""]
+        lines += [f"> {quoted(claim.quotation, claim.source)}", ""] if claim.source else []
+        lines += [" ".join(f"{_capital(name)}: {each.verdict}." for name, each in tested), ""] if tested else []
+        lines += _checks(claim, tested)
+        why = dict.fromkeys(each.why for _, each in tested if each.why)
+        texts = [text for text in (claim.remark, *why) if text]
+        yield [*lines, *([" ".join(texts), ""] if texts else [])]
+
+
+def place_text(arm: str, settings: SettingTable) -> str:
+    """An arm and settings, for people."""
+    texts = (f"{name.rpartition('.')[2]} {each.text}" for name, each in settings.settings.items())
+    return ", ".join(filter(None, (arm, *texts)))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _has(claim: Claim, world: World) -> bool:
+    """Whether a world has all places of a claim."""
+    spots = [spot for check in claim.checks for _, spot in check.spots]
+    return all(world.has(spot.arm, {name: each.value for name, each in claim.place(spot).items()}) for spot in spots)
+
+
+def _checks(claim: Claim, tested: Sequence[tuple[str, JudgedClaim]]) -> list[str]:
+    """A row for each check, a column for each world in which the claim was tested."""
+    shown = [(name, each) for name, each in tested if each.verdict not in UNTESTED]
+    if not shown:
+        return []
+    is_printed = any(check.printed for check in claim.checks)
+    common = place_text("", claim.where)
+    head = (f"number{f', at {common}' if common else ''}", "printed", "limits", *(name for name, _ in shown))
+    rows = []
+    for number, check in enumerate(claim.checks):
+        at = f" {'/' if check.over else '-'} ".join(place_text(spot.arm, spot) for _, spot in check.spots)
+        label = f"{QUANTITIES[check.quantity].label}: {at}"
+        limits = f"{check.between[0]:g} to {check.between[1]:g} {check.unit}"
+        rows.append((label, check.printed or NOTHING, limits, *(_met(each.checks[number]) for _, each in shown)))
+    if not is_printed:
+        head, rows = (head[0], *head[2:]), [(row[0], *row[2:]) for row in rows]
+    return table(head, rows)
+
+
+def _met(check: results.JudgedCheck) -> str:
+    digits = 2 if check.unit == "times" else QUANTITIES[check.quantity].digits
+    text = printed_values.estimate_text(check.value, check.interval, check.run_count, max(digits, 2))
+    return f"{text} {'?' if check.is_undecided else '✓' if check.is_met else '✗'}"
+
+
+def _runs(definition: Definition, every: Sequence[World]) -> list[str]:
+    head = ("world", "command", "versions", "seeds", "points", "failed")
+    rows = []
+    for world in every:
+        run = world.run
+        if run is None:
+            command = f"`{results.command(definition.name, world.name)}`"
+            own = [claim.name for claim in definition.claims if claim.worlds == (world.name,)]
+            named = f" It has claim {', '.join(own)}." if own else ""
+            rows.append((WORLD_NAMES[world.name], command, _UNRECORDED[world.name] + named, *(NOTHING,) * 3))
+            continue
+        versions = ", ".join(f"{name} {version}" for name, version in run.versions.items())
+        counts = str(run.point_count), str(run.failed_count)
+        rows.append((WORLD_NAMES[world.name], f"`{run.command}`", versions, results.seeds_text(run.seeds), *counts))
+    return table(head, rows)
+
+
+def _titled(title: str, head: Sequence[str], rows: Iterable[tuple[str, ...]]) -> list[str]:
     found = list(rows)
-    return [f"### {title}", "", *table(head, found)] if found else []
+    return [title, "", *table(head, found)] if found else []
+
+
+def _pictures(definition: Definition, every: Sequence[World]) -> Iterator[tuple[str, str, experiment.Chart]]:
+    """The figures of the page: file, title and arrays, from the record of the simulated world."""
+    rows = next((world.rows for world in every if world.name == ALL_WORLDS[0]), [])
+    for figure in definition.drawn_on_page:
+        chart = charts.of_lines(figure, definition, [row for row in rows if figure.y in row.estimates])
+        if chart.has("measured"):
+            yield f"{definition.name}-{figure.name}.svg", figure.title, chart
+
+
+def images() -> Iterator[tuple[Path, bytes]]:
+    """The figures of the page as SVG."""
+    for definition in map(load, names()):
+        for name, title, chart in _pictures(definition, worlds(definition)):
+            stream = io.BytesIO()
+            with style.applied():
+                drawn = style.new_figure()
+                experiment.draw(drawn, chart)
+                footer.write_lines(drawn, title, (charts.caption(chart), *chart.notes))
+                style.write(drawn, stream, "svg")
+            yield IMAGES / name, stream.getvalue()
+
+
+def files() -> Iterator[tuple[Path, bytes]]:
+    """Everything that this tool writes."""
+    yield PAGE, page().encode()
+    yield VALUES, printed_values.text([(definition, worlds(definition)) for definition in map(load, names())]).encode()
+    yield from images()
 
 
 def record(folders: Sequence[Path]) -> None:
@@ -248,19 +342,26 @@ def record(folders: Sequence[Path]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the page, or only compares it; returns the exit code."""
+    """Writes the files, or only compares them; returns the exit code."""
     if arguments[:1] == ["--record"]:
         record([Path(each) for each in arguments[1:]])
-    text = page()
-    if PAGE.is_file() and PAGE.read_text() == text:
-        return 0
-    name = PAGE.relative_to(ROOT)
-    if "--check" in arguments:
-        print(f"{name} is out of date: python -m tools.reproduction")
-        return 1
-    PAGE.write_text(text)
-    print(f"{name} written")
-    return 0
+    is_check, stale = "--check" in arguments, False
+    made = dict(files())
+    for path in sorted({*made, *IMAGES.glob("*.svg")}):
+        content = made.get(path)
+        if path.is_file() and path.read_bytes() == content:
+            continue
+        stale, name = True, path.relative_to(ROOT)
+        if is_check:
+            print(f"{name} is out of date: python -m tools.reproduction")
+        elif content is None:
+            path.unlink()
+            print(f"{name} removed")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            print(f"{name} written")
+    return 1 if is_check and stale else 0
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def of_lines(figure: LineFigure, definition: Definition, rows: Sequence[Row]) ->
     names = list(dict.fromkeys(_line_name(figure.lines, definition, row) for row in shown))
     published = [
         {
-            id(row): value * each.scale
+            id(row): value * each.scale if each.read_as else value
             for each in definition.published
             if each.quantity == figure.y and each.is_computed == is_computed
             for row, _, _, value in repeats.places(each, shown, definition)

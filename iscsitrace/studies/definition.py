@@ -256,11 +256,17 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     minus: Spot | None = None
     """The one here is subtracted from the number."""
     between: tuple[float, float]
+    printed: str = ""
+    """What the study prints for the number, with its unit."""
+    read_as: str = ""
+    """The unit that the printed one is taken for, one of READINGS, where that is not the check's."""
 
     def __post_init__(self) -> None:
         require_among("quantity", self.quantity, QUANTITIES)
         if self.between[0] > self.between[1]:
             raise Mistake("between", "expected the lower and the upper limit, like [1.8, 2.2]")
+        if self.read_as:
+            require_among("read-as", self.read_as, READINGS)
         if self.over is not None and self.minus is not None:
             raise Mistake("minus", "use over or minus, not both")
 

@@ -30,7 +30,7 @@ has errors of up to 9 %, and repeated measurements on real hosts differ by a few
 _WHOLE_PERCENT: Final = 100.0
 OF_MODELS: Final = {"model_error"}
 """Quantities that are no measurement of storage: the error of our model and of a study's model differ in both."""
-OTHER_MODEL: Final = "The study's is the error of another model on another network."
+OTHER_MODEL: Final = "The study's is the error of its equation against its hosts."
 SHARED_SETTINGS: Final = (
     "The model and the simulator take the same settings, so their difference shows how well the formula describes the "
     "simulator; it is not a test against a network."

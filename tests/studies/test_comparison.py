@@ -36,6 +36,13 @@ def test_idle_is_what_a_socket_carries_more_at_the_same_delay() -> None:
     assert idle(near, far, point("held", "read", 1, 20)) == {"held": pytest.approx(50)}
 
 
+def test_the_share_of_a_socket_is_what_the_idle_fraction_leaves() -> None:
+    rows = repeats.rows([point("socket", "socket_read", 1, 40), point("held", "read", 1, 22)])
+    assert rows[1].means["of_socket"] == pytest.approx(55)
+    assert rows[1].means["idle_of_socket"] == pytest.approx(45)
+    assert "of_socket" not in rows[0].means
+
+
 @pytest.mark.parametrize(
     "other",
     [

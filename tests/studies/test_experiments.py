@@ -174,7 +174,7 @@ def test_the_read_study_is_complete() -> None:
     assert delays == {"0ms", "1ms", "2ms", "4ms", "8ms", "16ms"}
     assert {point.values["workload.operation"] for point in made if point.arm == "socket"} == {"socket_read"}
     sizes = {settings.call_bytes(point.values) for point in made if point.values["workload.operation"] == "read"}
-    assert sizes == {500 << 10, 125 << 10, 1 << 20, 2 << 20, 4 << 20}
+    assert sizes == {500 << 10, 255 << 9, 125 << 10, 1 << 20, 2 << 20, 4 << 20}
     assert {point.values.get("target.status") for point in made} >= {"apart_held", "in_data"}
 
 
@@ -227,6 +227,24 @@ def test_the_read_study_is_complete() -> None:
         (('arms = ["held", "with data"]', "arms = [5]"), "Expected `str`, got `int` - at `$.figures[0].arms[0]`"),
         (('["4ms", 84]', '["4ms", "84"]'), "Expected `int | float`, got `str` - at `$.published[0].values[2][1]`"),
         (('["4ms", 84]', '["4", 84]'), "values[2]: '4' is not a time like"),
+        (('["4ms", 84]]', '["4ms", 84]]\nread-as = "Mbps"'), "read-as: 'Mbps' is none of MiB/s - at `$.published[0]`"),
+        (
+            ('["4ms", 84]]', '["4ms", 84]]\nread-as = "MiB/s"'),
+            "read-as: the quantity has to be one in MB/s - at `$.published[0]`",
+        ),
+        (('title = "Small"', 'title = "Small"\npage-figures = ["packets"]'), "page-figures: 'packets' is none of idle"),
+        (
+            ('kind = "lines"', 'kind = "lines"\nof-target = 2'),
+            "of-target: x has to be link.target-delays, as-rtt - at `$.figures[0]`",
+        ),
+        (
+            ("[grid.link]", '[[conditions]]\nwhat = "line"\nours = "1 Gbit/s"\nprinted = "1G"\n[grid.link]'),
+            "source: what the study prints has a place in it; an assumption has none - at `$.conditions[0]`",
+        ),
+        (
+            ("[grid.link]", '[[exhibits]]\nname = "figure 1"\nenglish = "a drawing"\n[grid.link]'),
+            "why: name a figure of ours, or say why there is none - at `$.exhibits[0]`",
+        ),
         (("warm-up-calls = 3", "warm-up-calls = -1"), "Expected `int` >= 0 - at `$.warm-up-calls`"),
         (
             ("[initiator.tcp]", "[initiator.keys]\nMaxBurst = 5\n[initiator.tcp]"),

@@ -14,7 +14,8 @@ from iscsitrace.studies.points import Point, of_experiment
 
 LINE = 100e6 / 8
 MS = 1_000_000
-POINTS = of_experiment(definition.load("mirror-study"), "simulated")
+STUDY = definition.load("mirror-study")
+POINTS = of_experiment(STUDY, "simulated")
 
 
 def at(arm: str, **where: Any) -> Point:
@@ -34,29 +35,63 @@ def throughput(folder: Path, point: Point, calls: int) -> float:
     return measured.steady_stretch(truth, values, 3).throughput_bytes_per_s
 
 
-def test_pairs_of_unequal_targets_have_tcp_and_iscsi_tuned() -> None:
+def test_pairs_of_unequal_targets_have_tcp_and_iscsi_tuned_and_one_queue() -> None:
     tuned = next(point for point in POINTS if point.arm == "mirror, TCP and iSCSI tuned")
-    pairs = [point for point in POINTS if point.arm.startswith("unequal") and "standard" not in point.arm]
-    assert len(pairs) == 4 * 11 + 6 + 11 + 4
+    pairs = [point for point in POINTS if point.arm.startswith(("equal", "unequal")) and "standard" not in point.arm]
+    assert len(pairs) == 5 * 11 + 7
     for point in pairs:
         for name in ("keys.InitialR2T", "keys.FirstBurstLength", "keys.MaxBurstLength"):
             assert point.values[f"initiator.{name}"] == tuned.values[f"initiator.{name}"]
         assert point.values["tcp.window"] == 16 << 20
         assert point.values["tcp.congestion-control"] == "reno"
     assert tuned.values["initiator.keys.InitialR2T"] is False
+    # the study's 20 writes, through the queue of Linux
+    queued = [point for point in pairs if point.arm != "unequal, nothing dropped"]
+    assert {(point.values["link.access-queue-packets"], point.values["workload.calls"]) for point in queued} == {
+        (1000, 23)
+    }
 
 
-def test_points_with_losses_are_repeated_as_in_the_study() -> None:
+def test_losses_are_those_of_figure_5() -> None:
+    """TCP and iSCSI tuned, one target and a mirror."""
     lossy = [point for point in POINTS if point.values["link.loss"]]
-    assert {point.repeat for point in lossy} == set(range(1, 21))
+    assert {point.arm for point in lossy} == {"one target, TCP and iSCSI tuned", "mirror, TCP and iSCSI tuned"}
+    assert {point.repeat for point in lossy} == set(range(1, 9))
+    for claim in STUDY.claims:
+        losses = {
+            place["link.loss"].value for spot in claim.spots.values() if "link.loss" in (place := claim.place(spot))
+        }
+        if claim.name.startswith("e, ") and claim.name != "e, loss":
+            assert losses == {0.0001}
+    (against,) = [claim for claim in STUDY.claims if claim.name == "e, loss"]
+    for check in against.checks:
+        # a loss beside no loss, at the same distance
+        assert check.over is not None
+        of, over = ({name: each.value for name, each in spot.settings.items()} for spot in (check.of, check.over))
+        assert (of.pop("link.loss"), over.pop("link.loss")) == (0.0001, 0)
+        assert (check.of.arm, of) == (check.over.arm, over)
+
+
+def test_every_pair_of_figure_6_is_in_the_queue_of_all() -> None:
+    """No check takes its two places from different queues."""
+    for claim in STUDY.claims:
+        if claim.is_own:
+            continue
+        queues = {
+            point.values["link.access-queue-packets"]
+            for spot in claim.spots.values()
+            for point in POINTS
+            if point.arm == spot.arm and "link.target-delays" in spot.settings
+        }
+        assert queues <= {1000}
 
 
 def test_a_queue_that_drops_makes_an_unequal_pair_slower(tmp_path: Path) -> None:
-    arm = "unequal, 100 ms and another, queue of 1000 packets"
+    arm = "unequal, 100 ms and another"
     near, far = (
         throughput(tmp_path / str(other), at(arm, link__target_delays=[50 * MS, other * MS]), 8) for other in (0, 50)
     )
-    # the claim's limit; without drops the near copy leaves the line to the far one
+    # of the first writes more than of twenty; without drops the near copy leaves the line to the far one
     assert near / far < 0.8
 
 

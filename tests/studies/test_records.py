@@ -96,6 +96,22 @@ def test_a_record_has_the_same_verdicts_as_its_run(tmp_path: Path) -> None:
     assert run.versions.keys() == {"iscsitrace", "Python", "NumPy"}
 
 
+def test_a_record_keeps_the_places_of_the_figures_on_the_page(tmp_path: Path) -> None:
+    """10 ms, too, with what the model predicts there."""
+    figure = '[[figures]]\nname = "all"\nkind = "lines"\ntitle = "t"\nx = "link.one-way-delay"\ny = "throughput"\n'
+    text = STUDY.replace("repeats = 3", 'repeats = 3\npage-figures = ["all"]', 1).replace(
+        "[[published]]", figure + "[[published]]", 1
+    )
+    found = written(tmp_path, text)
+    made = ran(found)
+    records.keep(found, made, tmp_path)
+    run = records.of_world("small", "simulated", tmp_path)
+    assert run is not None
+    kept = records.rows_of(found, run)
+    assert [row.grid["link.one-way-delay"] for row in kept] == ["0ms", "5ms", "10ms"]
+    assert [row.model for row in kept] == [{"throughput": 11.0}] * 3
+
+
 def test_arms_with_equal_settings_keep_their_own_numbers(tmp_path: Path) -> None:
     """A driver decides nothing in the simulated world: both arms make the same run."""
     arms = '[[arms]]\nname = "one"\ninitiator.driver = "events"\n[[arms]]\nname = "two"\ninitiator.driver = "threads"\n'

@@ -71,5 +71,14 @@ def test_the_verdict_on_a_printed_value(ours: Estimate | None, verdict: str) -> 
     assert verdicts.of_printed("throughput", "MB/s", 11.9, ours) == verdict
 
 
+def test_a_value_in_another_unit_is_judged_in_ours() -> None:
+    """11.9 MiB/s are 12.48 MB/s; half of the last digit of 0.4 MiB/s are 0.05 x 1.05 MB/s."""
+    mib = 2**20 / 1e6
+    assert verdicts.of_printed("throughput", "MB/s", 11.9, Estimate(11.952), mib) == "reproduced"
+    assert verdicts.of_printed("throughput", "MB/s", 11.9, Estimate(11.8), mib) == "not reproduced"
+    assert verdicts.of_printed("throughput", "MB/s", 0.4, Estimate(0.47), mib) == "reproduced"
+    assert verdicts.of_printed("throughput", "MB/s", 0.4, Estimate(0.475), mib) == "not reproduced"
+
+
 def test_errors_of_two_models_are_not_compared() -> None:
     assert verdicts.of_printed("model_error", "%", 9, Estimate(0.0)) == "not compared"
