@@ -181,7 +181,7 @@ def _printed(definition: Definition, found: Sequence[World]) -> tuple[tuple[str,
         remark = published.remark if is_first else ""
         lead = (
             quoted(published.quotation, one.source) if is_first else one.source,
-            QUANTITIES[one.quantity].label,
+            _label(one.quantity),
             f"{one.arm}, {where}",
             _value(one, published),
         )
@@ -203,6 +203,11 @@ def _places(definition: Definition) -> Iterator[tuple[Published, Mapping[str, ob
             for number, (written, _) in enumerate(published.pairs):
                 place = {name: each.value for name, each in {**published.where.settings, published.x: written}.items()}
                 yield published, place, number == 0 and arm == (published.arms or (arm,))[0]
+
+
+def _label(quantity: str) -> str:
+    """The name of a quantity, without how it is computed."""
+    return QUANTITIES[quantity].label.partition(":")[0]
 
 
 def _value(one: Beside, published: Published) -> str:
@@ -268,7 +273,7 @@ def _checks(claim: Claim, tested: Sequence[tuple[str, JudgedClaim]]) -> list[str
     rows = []
     for number, check in enumerate(claim.checks):
         at = f" {'/' if check.over else '-'} ".join(place_text(spot.arm, spot) for _, spot in check.spots)
-        label = f"{QUANTITIES[check.quantity].label}: {at}"
+        label = f"{_label(check.quantity)}: {at}"
         limits = f"{check.between[0]:g} to {check.between[1]:g} {check.unit}"
         rows.append((label, check.printed or NOTHING, limits, *(_met(each.checks[number]) for _, each in shown)))
     if not is_printed:
