@@ -290,7 +290,8 @@ def test_tables_and_bars_show_the_limiting_part(study: tuple[Definition, Results
         for axes in drawn.axes
     ]
     assert np.allclose(tops, 100)
-    assert {each.name for each in found.figures} == {"efficiency-1g", "efficiency-10g", "budget-1g", "budget-10g"}
+    names = {"efficiency-1g", "efficiency-10g", "of-socket-10g", "budget-1g", "budget-10g"}
+    assert {each.name for each in found.figures} == names
     assert (folder / "budget-10g.svg").read_text().startswith("<?xml")
     assert results.load(folder) == found
     assert "Efficiency and CPU time" in str(report.describe(folder, has_pictures=False))
