@@ -207,7 +207,7 @@ def _places(definition: Definition) -> Iterator[tuple[Published, Mapping[str, ob
 
 def _label(quantity: str) -> str:
     """The name of a quantity, without how it is computed."""
-    return QUANTITIES[quantity].label.partition(":")[0]
+    return QUANTITIES[quantity].label.partition(":")[0].removesuffix(" after the warm-up")
 
 
 def _value(one: Beside, published: Published) -> str:
