@@ -136,7 +136,8 @@ def citation(paper: Paper) -> list[str]:
     """Authors, title, affiliation, venue and year, as far as they are known, and what they rest on."""
     title = f"*{paper.title}*{f' ({paper.title_original})' if paper.title_original else ''}"
     parts = [paper.authors, title if paper.title else "", paper.affiliation, paper.venue, str(paper.year or "")]
-    known = ". ".join(filter(None, parts))
+    unknown = "" if paper.title else "Authors and title are not in the text"
+    known = ". ".join(filter(None, (unknown, *parts))) if any(parts) else ""
     opening = "Probably: " if paper.is_probable else ""
     return [" ".join((f"{opening}{known}.", *paper.remark.split())), ""] if known else []
 
@@ -237,9 +238,12 @@ def _claims(definition: Definition, found: Sequence[World], *, is_own: bool) -> 
             for each, world in zip(several, found, strict=True)
             if _has(claim, world) and world.name in claim.worlds
         ]
-        lines = [f"**{claim.name}** {claim.text}", ""]
+        lines = [f"**{claim.name}** {sentence(claim.text)}", ""]
         lines += [f"> {quoted(claim.quotation, claim.source)}", ""] if claim.source else []
-        lines += [" ".join(f"{_capital(name)}: {each.verdict}." for name, each in tested), ""] if tested else []
+        by_name = [f"{_capital(name)}: {each.verdict}." for name, each in tested]
+        if not claim.checks:
+            by_name = [sentence(verdicts.NOT_TESTABLE)]
+        lines += [" ".join(by_name), ""] if by_name else []
         lines += _checks(claim, tested)
         why = dict.fromkeys(each.why for _, each in tested if each.why)
         texts = [text for text in (claim.remark, *why) if text]
@@ -250,6 +254,11 @@ def place_text(arm: str, settings: SettingTable) -> str:
     """An arm and settings, for people."""
     texts = (f"{name.rpartition('.')[2]} {each.text}" for name, each in settings.settings.items())
     return ", ".join(filter(None, (arm, *texts)))
+
+
+def sentence(text: str) -> str:
+    """The text with a capital and a full stop."""
+    return f"{_capital(text).removesuffix('.')}."
 
 
 def _capital(text: str) -> str:

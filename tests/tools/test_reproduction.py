@@ -54,7 +54,7 @@ def test_every_printed_value_and_claim_is_on_the_page(name: str, page: list[str]
     recorded = {world.name for world in studies.worlds(found) if world.run is not None}
     for claim in found.claims:
         # a claim for guests alone is named with them when they have no record
-        assert (f"**{claim.name}** {claim.text}" in part) == bool(recorded & {*claim.worlds})
+        assert (f"**{claim.name}** {reproduction.sentence(claim.text)}" in part) == bool(recorded & {*claim.worlds})
         if claim.source:
             assert any(line.startswith("> ") and line.endswith(claim.source) for line in part)
         assert not claim.quotation or any(f"「{claim.quotation}」" in line for line in part)
