@@ -225,6 +225,7 @@ def test_figures_show_the_values_that_are_printed() -> None:
     """Those of the figure's quantity, at its places."""
     for name in definition.names():
         found: Definition = definition.load(name)
+        points = of_experiment(found, "simulated")
         for file, title, chart in reproduction._pictures(found, studies.worlds(found)):
             assert file.startswith(f"{name}-")
             assert title
@@ -235,6 +236,6 @@ def test_figures_show_the_values_that_are_printed() -> None:
                 for figure in found.drawn_on_page
                 for published in found.published
                 for _, arm, at, _ in repeats.places(published, [], found)
-                for point in of_experiment(found, "simulated")
+                for point in points
                 if point.arm == arm and point.is_at({**published.where.settings, published.x: at})
             )  # fmt: skip
