@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import pytest
 
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
-from iscsitrace.studies import definition, measured
+from iscsitrace.studies import definition, measured, records, verdicts
 from iscsitrace.studies.points import Point, of_experiment
+from iscsitrace.studies.repeats import Estimate, Row
 
 LINE = 100e6 / 8
 MS = 1_000_000
@@ -84,6 +87,45 @@ def test_every_pair_of_figure_6_is_in_the_queue_of_all() -> None:
             if point.arm == spot.arm and "link.target-delays" in spot.settings
         }
         assert queues <= {1000}
+
+
+def verdicts_with(change: Callable[[Row], float | None]) -> dict[str, str]:
+    """The verdicts on the recorded run, with other throughputs where ``change`` has one."""
+    run = records.of_world("mirror-study", "simulated")
+    assert run is not None
+    rows = []
+    for row in records.rows_of(STUDY, run):
+        value = change(row)
+        rows.append(row if value is None else replace(row, estimates={"throughput": Estimate(value)}))
+    return {each.name: each.verdict for each in verdicts.judge(STUDY.claims, rows)}
+
+
+def test_claims_on_pairs_fail_where_the_second_copy_alone_decides() -> None:
+    """What a queue that drops nothing makes of them: 5.97 MB/s less what the RTT to target 2 costs."""
+
+    def change(row: Row) -> float | None:
+        delays = row.values.get("link.target-delays")
+        return 5.97 - 0.0064 * delays[1] / MS if delays and row.arm.startswith(("equal", "unequal, ")) else None
+
+    recorded, changed = verdicts_with(lambda _: None), verdicts_with(change)
+    for name in ("f, the farther target", "g"):
+        assert recorded[name] == "reproduced"
+        assert changed[name] in {"partly", "not reproduced"}
+
+
+def test_the_claim_on_losses_fails_where_the_distance_alone_lowers_the_rate() -> None:
+    run = records.of_world("mirror-study", "simulated")
+    assert run is not None
+    rates = {
+        (row.arm, row.values["link.one-way-delay"]): row.means["throughput"]
+        for row in records.rows_of(STUDY, run)
+        if row.values["link.loss"] == 0
+    }
+    lossless = verdicts_with(
+        lambda row: rates[row.arm, row.values["link.one-way-delay"]] if row.values["link.loss"] else None
+    )
+    assert verdicts_with(lambda _: None)["e, loss"] == "reproduced"
+    assert lossless["e, loss"] == "not reproduced"
 
 
 def test_a_queue_that_drops_makes_an_unequal_pair_slower(tmp_path: Path) -> None:
