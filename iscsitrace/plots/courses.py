@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from matplotlib.figure import Figure
 
@@ -18,6 +19,7 @@ _COLORS = (
     style.BLACK,
 )
 _STYLES = ("-", "--", ":")
+Look = Literal["line", "steps", "dots"]
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class CourseLine:
     name: str
     times_s: tuple[float, ...]
     values: tuple[float, ...]
-    is_stepped: bool
-    """Whether each value holds until the next one."""
+    look: Look = "line"
+    """Whether each value holds until the next one (steps), or is on its own (dots)."""
 
 
 def draw(figure: Figure, lines: tuple[CourseLine, ...], y_label: str) -> None:
@@ -39,9 +41,11 @@ def draw(figure: Figure, lines: tuple[CourseLine, ...], y_label: str) -> None:
             line.times_s,
             line.values,
             color=_COLORS[number % len(_COLORS)],
-            linestyle=_STYLES[number // len(_COLORS) % len(_STYLES)],
+            linestyle="" if line.look == "dots" else _STYLES[number // len(_COLORS) % len(_STYLES)],
             linewidth=1.2,
-            drawstyle="steps-post" if line.is_stepped else "default",
+            marker="." if line.look == "dots" else "",
+            markersize=2.0,
+            drawstyle="steps-post" if line.look == "steps" else "default",
             label=line.name,
         )
     axes.set_xlabel("time since the first command, s")

@@ -20,6 +20,7 @@ _MS_NS: Final = 1_000_000
 _SETTING_WORDS: Final = {
     "target.count": "number of targets",
     "workload.connections": "number of connections",
+    "workload.start-connections": "number of connections",
     "workload.measure-time": "measuring time T_m",
     "tcp.window": "TCP window",
     "link.one-way-delay": "one-way delay",

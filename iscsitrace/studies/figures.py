@@ -41,6 +41,7 @@ _READ_PACKETS: Final = (
 )
 _READ_FINISHES: Final = "Streams are in the order in which they finished."
 _READ_STREAMS: Final = "Left: progress of each stream over time. Right: its bytes in flight."
+_LOOKS: Final[dict[str, courses.Look]] = {from_truth.CONNECTIONS: "steps", from_truth.ALL_LATENCIES: "dots"}
 _READ_COURSES: Final = "Time since the first command of the workload; a line is the first run at its place."
 
 
@@ -185,8 +186,8 @@ def _course_lines(
             if each.name not in figure.courses:
                 continue
             name = name_of(point) if len(figure.courses) == 1 else f"{name_of(point)}: {each.name}"
-            is_stepped = each.name == from_truth.CONNECTIONS
-            found.setdefault(name, CourseLine(name, each.times_s, each.values, is_stepped))
+            look = _LOOKS.get(each.name, "line")
+            found.setdefault(name, CourseLine(name, each.times_s, each.values, look))
     return tuple(found.values())
 
 

@@ -22,11 +22,17 @@ _FIRST_PORT: Final = 40_000
 _NO_THRESHOLD: Final = 0x7FFF_FFFF
 """ssthresh before any loss, in the kernel's representation."""
 _RANKED_LEAST: Final = 3
+_SECONDS_LEAST: Final = 2
 SHOWN: Final = (1, 40)
-"""Connections, counted from 1, whose curves are kept: the first, and one that joins late."""
+"""Connections whose curves are kept: the first, and one that joins late. They are counted from 1, in the order in which
+they were opened, among those in use at the end."""
 CONNECTIONS, GOODPUT, LATENCY = "connections", "goodput", "latency"
+MEASURED = "measured goodput"
+"""What each measurement of a number of connections found, at its end."""
+ALL_LATENCIES = f"{LATENCY} of every command"
 _SECOND_NS: Final = 1_000_000_000
 _MOST_POINTS: Final = 240
+_MOST_DOTS: Final = 2000
 _MB: Final = 1e6
 _LEAST_SHARE: Final = 0.5
 """Connections that existed for a smaller share of the time are not compared."""
@@ -107,6 +113,7 @@ def of_streams(
         "timeout_count": timeout_count(found),
         "retransmission_rate": retransmission_rate(truth, found, is_read=is_read),
         "utilisation": utilisation(truth, start_ns, end_ns, is_read=is_read),
+        "mean_of_peak": mean_of_peak(commands(truth), start_ns, end_ns),
         # in a run of a fixed duration all streams end at once
         **({} if is_timed else of_ends),
     }
@@ -247,6 +254,17 @@ def utilisation(truth: Mapping[str, Any], start_ns: int, end_ns: int, *, is_read
     return float(busy.sum()) / (end_ns - start_ns)
 
 
+def mean_of_peak(done: Array, start_ns: int, end_ns: int) -> float | None:
+    """Throughput of a stretch / that of its best second; None for a stretch of less than two seconds."""
+    count = (end_ns - start_ns) // _SECOND_NS
+    if count < _SECONDS_LEAST:
+        return None
+    edges = start_ns + _SECOND_NS * np.arange(count + 1)
+    sums, _ = np.histogram(done[:, ENDED], edges, weights=done[:, SIZE])
+    best = float(sums.max())
+    return _rate(done, start_ns, end_ns) / best if best else None
+
+
 def of_connections(truth: dict[str, Any], values: dict[str, Value], start_ns: int, end_ns: int) -> dict[str, Any]:
     """The fields of a `PointResult` about differences between connections, curves and a search."""
     tuning = truth["results"].get("tuning")
@@ -255,6 +273,7 @@ def of_connections(truth: dict[str, Any], values: dict[str, Value], start_ns: in
     done = commands(truth)
     found: dict[str, Any] = {
         "latency_cv": _latency_cv(done, start_ns),
+        "latency_poles": latency_poles(done, start_ns),
         **_spreads(truth, values, done, start_ns, end_ns),
         "courses": tuple(_courses(truth, values, done, first_ns, end_ns)),
     }
@@ -262,9 +281,41 @@ def of_connections(truth: dict[str, Any], values: dict[str, Value], start_ns: in
         found |= {
             "connections": tuning["settled_connections"],
             "converged_s": converged_s,
-            "goodput_lost": _lost(done, start_ns, end_ns, converged_s and first_ns + round(converged_s * _SECOND_NS)),
+            "goodput_lost": _lost(done, first_ns, end_ns, converged_s and first_ns + round(converged_s * _SECOND_NS)),
+            **_measurements(tuning["steps"]),
         }
     return found
+
+
+def _measurements(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of the last number of connections: what its first measurement found, in what time, and the scatter of all."""
+    begun = (0.0, *(float(step["time_s"]) for step in steps))
+    own = [place for place, step in enumerate(steps) if step["connections"] == steps[-1]["connections"]]
+    if not own:
+        return {}
+    return {
+        "measured_bytes_per_s": float(steps[own[0]]["goodput_bytes_per_s"]),
+        "measuring_s": float(steps[own[0]]["time_s"]) - begun[own[0]],
+        "measured_cv": _spread([float(steps[place]["goodput_bytes_per_s"]) for place in own]),
+    }
+
+
+def latency_poles(done: Array, start_ns: int) -> float | None:
+    """How far the mean latencies of connections lie in two groups: the share of their variance between the groups, for
+    the best split. 1 when each has one of two values, 3/4 when they are evenly spaced. None for fewer than three.
+    """
+    counted = done[done[:, ENDED] > start_ns]
+    numbers = np.unique(counted[:, CONNECTION])
+    latencies = counted[:, ENDED] - counted[:, BEGUN]
+    means = np.sort([latencies[counted[:, CONNECTION] == number].mean() for number in numbers])
+    if len(means) < _RANKED_LEAST or not means.std():
+        return None
+    deviations = means - means.mean()
+    left = np.arange(1, len(means))
+    sums = deviations.cumsum()[:-1]
+    # both groups' sums of deviations are equal but for their sign
+    between = sums**2 / left + sums**2 / (len(means) - left)
+    return float(between.max() / (deviations**2).sum())
 
 
 def _latency_cv(done: Array, start_ns: int) -> float | None:
@@ -305,7 +356,9 @@ def _spreads(
         mean = _mean_window(ends, each["connection"], since, until)
         if mean is not None:
             windows.append(mean)
-    return {"connection_spread": _spread(goodputs), "cwnd_spread": _spread(windows)}
+    both = [_mean_window(ends, connection, start_ns, end_ns) for connection in _shown(truth, end_ns).values()]
+    late = both[-1] / both[0] if len(both) == len(SHOWN) and both[0] and both[-1] else None
+    return {"connection_spread": _spread(goodputs), "cwnd_spread": _spread(windows), "late_window": late}
 
 
 def _spread(found: Sequence[float]) -> float | None:
@@ -356,24 +409,35 @@ def _courses(
         times = (0.0, *(float(step["time_s"]) for step in steps), (end_ns - first_ns) / _SECOND_NS)
         numbers = (steps[0]["connections"], *(step["next_connections"] for step in steps), tuning["connections"])
         yield Course(CONNECTIONS, "", times, tuple(map(float, numbers)))
+        yield Course(MEASURED, "MB/s", times[1:-1], tuple(float(step["goodput_bytes_per_s"]) / _MB for step in steps))
     yield _goodput(GOODPUT, done, first_ns, end_ns)
     ends = _sender_ends(truth, values)
     left_ns = {each["connection"]: each["left_ns"] for each in truth["results"]["connections"]}
-    for number in SHOWN:
-        of_it = done[done[:, CONNECTION] == number - 1]
+    if len(left_ns) > 1 and len(truth["target_ends"]) == 1:
+        yield _latency(ALL_LATENCIES, done, first_ns, _MOST_DOTS)
+    for number, connection in _shown(truth, end_ns).items():
+        of_it = done[done[:, CONNECTION] == connection]
         if len(of_it):
             yield _goodput_of_one(f"{GOODPUT} of connection {number}", of_it, first_ns, end_ns)
-            yield _latency(f"{LATENCY} of connection {number}", of_it, first_ns)
-        changed_ns, windows = _window(ends, number - 1)
+            yield _latency(f"{LATENCY} of connection {number}", of_it, first_ns, _MOST_POINTS)
+        changed_ns, windows = _window(ends, connection)
         if len(changed_ns):
             # the window of a connection that the search has removed is none
-            last_ns = min(end_ns, left_ns.get(number - 1) or end_ns)
+            last_ns = min(end_ns, left_ns.get(connection) or end_ns)
             at = np.linspace(max(first_ns, changed_ns[0]), last_ns, _MOST_POINTS).astype(np.int64)
             held = windows[np.searchsorted(changed_ns, at, side="right") - 1]
             seconds = (at - first_ns) / _SECOND_NS
             yield Course(
                 f"cwnd of connection {number}", "packets", tuple(seconds.tolist()), tuple(held.astype(float).tolist())
             )
+
+
+def _shown(truth: Mapping[str, Any], end_ns: int) -> dict[int, int]:
+    """The connections of `SHOWN` by their number there. Where fewer are in use at the end, those that were."""
+    every = sorted(truth["results"]["connections"], key=lambda each: int(each["connection"]))
+    at_end = [each for each in every if (each["left_ns"] or end_ns) >= end_ns]
+    found = {number: (at_end if number <= len(at_end) else every)[number - 1 : number] for number in SHOWN}
+    return {number: int(each[0]["connection"]) for number, each in found.items() if each}
 
 
 def _goodput(name: str, done: Array, first_ns: int, end_ns: int) -> Course:
@@ -403,9 +467,9 @@ def _goodput_of_one(name: str, done: Array, first_ns: int, end_ns: int) -> Cours
     return Course(name, "MB/s", tuple(times.tolist()), tuple(rates.astype(float).tolist()))
 
 
-def _latency(name: str, done: Array, first_ns: int) -> Course:
+def _latency(name: str, done: Array, first_ns: int, most: int) -> Course:
     """Of each command, at its end; of a long run evenly chosen commands."""
     in_order = done[np.argsort(done[:, ENDED], kind="stable")]
-    kept = in_order[:: -(-len(in_order) // _MOST_POINTS)]
+    kept = in_order[:: -(-len(in_order) // most)]
     times = (kept[:, ENDED] - first_ns) / _SECOND_NS
     return Course(name, "ms", tuple(times.tolist()), tuple(((kept[:, ENDED] - kept[:, BEGUN]) / 1e6).tolist()))

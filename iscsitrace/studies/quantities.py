@@ -58,12 +58,22 @@ class PointResult:
     """When the search first found it, since the first command."""
     goodput_lost: float | None = None
     """Throughput lost by the search: 1 - throughput of the whole time / throughput after the search."""
+    measured_bytes_per_s: float | None = None
+    """Throughput as the run first measured it for the last of its numbers of connections."""
+    measuring_s: float | None = None
+    """How long that measurement took."""
+    measured_cv: float | None = None
+    """Standard deviation of all measurements of that number / their mean."""
     latency_cv: float | None = None
     """Standard deviation of the command latency / its mean."""
+    latency_poles: float | None = None
+    """How far the mean latencies of connections lie in two groups: 3/4 when evenly spaced, 1 for two values."""
     connection_spread: float | None = None
     """Standard deviation of throughput over the connections / its mean."""
     cwnd_spread: float | None = None
     """The same for the mean congestion window of each connection."""
+    late_window: float | None = None
+    """Mean congestion window of the 40th connection / that of the first."""
     courses: tuple[Course, ...] = ()
     """Curves over the time of the run."""
     k: float | None = None
@@ -95,6 +105,8 @@ class PointResult:
     """Retransmitted segments / packets sent, by the senders of data."""
     utilisation: float | None = None
     """Fraction of the time after the warm-up in which the shared line was busy."""
+    mean_of_peak: float | None = None
+    """Throughput after the warm-up / that of its best second."""
     timeout_count: int | None = None
     """Retransmission timeouts of all streams."""
     slow_start_rank: float | None = None
@@ -121,6 +133,12 @@ class PointResult:
     def absolute_model_error(self) -> float | None:
         """The model error without its sign."""
         return None if self.model_error is None else abs(self.model_error)
+
+    @property
+    def line_bytes_per_s(self) -> float | None:
+        """What the shared line carried, with all headers and retransmissions."""
+        rate = self.values.get("link.access-rate") or self.values.get("link.rate")
+        return self.utilisation * rate / 8 if rate and self.utilisation is not None else None
 
     @property
     def host_share(self) -> float | None:
@@ -215,21 +233,28 @@ _RECORDS: Final = (
         field="steady_throughput_bytes_per_s",
         in_model="throughput_bytes_per_s",
     ),
+    Quantity("line_rate", "Mbit/s", "rate on the line, with all headers", "line Mbit/s", 1, field="line_bytes_per_s"),
     Quantity("k", "delays", "one-way delays per command", "k", 2, in_model="k"),
     Quantity("packets", "packets", "packets with data per command", "packets", 1, field="packets_per_command"),
     Quantity("connections", "connections", "connections found", "found", 0, SEARCH),
     Quantity("converge", "s", "time until the number was found", "after s", 1, SEARCH, field="converged_s"),
     Quantity("goodput_lost", "%", "throughput lost by the search", "lost %", 1, SEARCH),
+    Quantity("measured", "MB/s", "throughput as measured", "measured MB/s", 1, SEARCH, "measured_bytes_per_s"),
+    Quantity("measured_cv", "%", f"{_CV} of measured throughput", "measured cv %", 1, SEARCH),
+    Quantity("measuring", "s", "time of a measurement", "measuring s", 2, field="measuring_s"),
     Quantity("latency_cv", "%", f"{_CV} of command latencies", "latency cv %", 1, SEARCH),
     Quantity(
         "connection_spread", "%", f"{_CV} of throughput over connections", "MB/s over connections cv %", 1, SEARCH
     ),
     Quantity("cwnd_spread", "%", f"{_CV} of cwnd over connections", "cwnd cv %", 1, SEARCH),
+    Quantity("latency_poles", "of 1", "connections' mean latencies in two groups", "two poles", 2, SEARCH),
+    Quantity("late_window", "times", "cwnd of the 40th connection / of the 1st", "cwnd 40th / 1st", 2, SEARCH),
     Quantity("efficiency", "%", "efficiency: throughput / rate of the line", "efficiency %", 1, EFFICIENCY),
     Quantity("cpu", "s/GB", "CPU time of the initiator", "s/GB", 2, EFFICIENCY, "cpu_s_per_gigabyte"),
     Quantity("target_cpu", "s/GB", "CPU time of the target", "target s/GB", 2, EFFICIENCY, "target_cpu_s_per_gigabyte"),
     Quantity("host_share", "%", "time of a call spent in the hosts", "hosts %", 1),
     Quantity("utilisation", "%", "utilisation of the shared line", "line %", 1, STREAMS),
+    Quantity("mean_of_peak", "%", "throughput / that of the best second", "mean / peak %", 1, STREAMS),
     Quantity(SCATTER, "%", f"{_CV} of throughput over repeats", "scatter %", 1, STREAMS, has_field=False),
     Quantity("jain", "of 1", "Jain's fairness index of the streams", "Jain", 3, STREAMS),
     Quantity("spread", "s", "time from first to last end of a stream", "first to last s", 1, STREAMS, "spread_s"),

@@ -167,6 +167,23 @@ grid.workload.connections = [1, 8]
 name = "search"
 workload = { connections-rule = "model", measure-time = "0.5s", seconds = 8 }
 
+[[arms]]
+name = "change"
+workload.connections-rule = "measured"
+workload.measure-time = "0.5s"
+workload.seconds = 5
+workload.start-connections = 2
+workload.change-to = 4
+workload.change-after = 3
+
+[[arms]]
+name = "plain search"
+workload.connections-rule = "plain-golden"
+workload.measure-time = "0.5s"
+workload.seconds = 8
+workload.start-connections = 1
+workload.most-connections = 8
+
 [[figures]]
 name = "course"
 kind = "courses"
@@ -202,7 +219,7 @@ def written(folder: Path, text: str) -> Definition:
 def test_a_search_in_an_experiment_reports_its_result_and_cost(study: tuple[Path, Results]) -> None:
     out, results = study
     assert results.failed == ()
-    one, eight, search = repeats.rows(results.points)
+    one, eight, search, *_ = repeats.rows(results.points)
     assert (search.means["connections"] <= 8, search.means["converge"] < 8) == (True, True)
     # it began with one connection: less than the best, more than one
     assert one.means["throughput"] < search.means["throughput"] < eight.means["throughput"]
@@ -217,11 +234,29 @@ def test_a_search_in_an_experiment_reports_its_result_and_cost(study: tuple[Path
     assert {figure.file for figure in results.figures} == {"course.svg", "peak.svg"}
     assert not list(out.rglob("*.pcapng"))
     (table,) = (grid for grid in tables.of(results) if grid.caption == "The number of connections")
-    assert len(table.rows) == 3
+    assert len(table.rows) == 5
+
+
+def test_a_number_can_change_at_a_given_time(study: tuple[Path, Results]) -> None:
+    (point,) = (point for point in study[1].points if point.arm == "change")
+    (course,) = (each for each in point.courses if each.name == from_truth.CONNECTIONS)
+    assert [*dict.fromkeys(course.values)] == [2, 4]
+    changed_s = course.times_s[course.values.index(4)]
+    # three measurements of half a second, from when each connection had completed a command
+    assert changed_s == pytest.approx(1.5, abs=0.2)
+    assert point.connections is None
+    assert point.measuring_s == pytest.approx(0.5, abs=0.1)
+
+
+def test_the_plain_search_doubles(study: tuple[Path, Results]) -> None:
+    (point,) = (point for point in study[1].points if point.arm == "plain search")
+    (course,) = (each for each in point.courses if each.name == from_truth.CONNECTIONS)
+    assert [*dict.fromkeys(course.values)][:3] == [1, 2, 4]
+    assert point.connections is not None
 
 
 def test_without_captures_fixed_numbers_still_have_model_values(study: tuple[Path, Results]) -> None:
-    one, eight, search = repeats.rows(study[1].points)
+    one, eight, search, *_ = repeats.rows(study[1].points)
     assert one.model["throughput"] == pytest.approx(one.means["throughput"], rel=0.05)
     assert eight.model["throughput"] == pytest.approx(eight.means["throughput"], rel=0.05)
     assert search.model == {}
@@ -265,7 +300,7 @@ def test_a_service_time_may_be_uniform(tmp_path: Path) -> None:
 def test_the_studies_of_connections_can_be_read() -> None:
     made = definition.load("connection-study")
     planned = points.of_experiment(made, "simulated")
-    assert {point.arm for point in planned} >= {"fixed", "search, 10 s", "by the model, 3 s"}
+    assert {point.arm for point in planned} >= {"fixed", "search, T_m 5 s", "by the model, 3 s"}
     depths = {
         (point.values.get("workload.connections"), point.run_settings["client"]["workload"]["queue_depth"])
         for point in planned

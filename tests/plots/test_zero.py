@@ -18,7 +18,7 @@ def test_the_largest_value_is_below_the_end_of_the_axis(values: tuple[float, ...
     chart = experiment.Chart("a title", "x", "y", tuple((place, f"{place:g}") for place in PLACES), (line,))
     figures = Figure(), Figure()
     experiment.draw(figures[0], chart)
-    courses.draw(figures[1], (courses.CourseLine("one", PLACES, values, is_stepped=False),), "y")
+    courses.draw(figures[1], (courses.CourseLine("one", PLACES, values),), "y")
     for figure in figures:
         (axes,) = figure.axes
         low, high = axes.get_ylim()

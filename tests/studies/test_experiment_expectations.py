@@ -235,3 +235,56 @@ def test_the_goodput_of_a_connection_is_spread_over_its_commands() -> None:
     # two intervals of 1.25 s from 2 to 4.5 s: 0.625 of the first command, then the rest of it and the other one
     assert late.times_s == pytest.approx((2.625, 3.875))
     assert late.values == pytest.approx((0.625 / 1.25, 1.375 / 1.25))
+
+
+def step(time_s: float, connections: int, megabytes_per_s: float, then: int) -> dict[str, Any]:
+    rate = megabytes_per_s * 1e6
+    return {"time_s": time_s, "connections": connections, "goodput_bytes_per_s": rate, "next_connections": then}
+
+
+def test_measurements_are_those_of_the_last_number() -> None:
+    truth = truth_of([(0, 9000, 100)], [end(40_000, at_0=10)], 1)
+    steps = [step(2.0, 8, 40.0, 8), step(4.0, 8, 50.0, 16), step(6.5, 16, 60.0, 16), step(8.0, 16, 100.0, 16)]
+    truth["results"]["tuning"] = {"settled_connections": None, "converged_s": None, "connections": 16, "steps": steps}
+    found = from_truth.of_connections(truth, {}, 0, 10 * SECOND_NS)
+    # the first is what a search would go by; both are 80 on average, 20 more and less
+    assert (found["measured_bytes_per_s"], found["measuring_s"]) == (60e6, 2.5)
+    assert found["measured_cv"] == pytest.approx(20 / 80)
+    (course,) = [each for each in found["courses"] if each.name == from_truth.MEASURED]
+    assert (course.times_s, course.values) == ((2.0, 4.0, 6.5, 8.0), (40.0, 50.0, 60.0, 100.0))
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "share"),
+    [
+        # two groups, two groups with scatter, even spacing of three, four and many
+        ([100, 100, 500, 500], 1.0),
+        ([90, 110, 490, 510], 160_000 / 160_400),
+        ([100, 200, 300], 0.75),
+        ([100, 200, 300, 400], 0.8),
+        (list(range(100, 500)), 0.75),
+        ([100, 200], None),
+        ([100, 100, 100], None),
+    ],
+)
+def test_two_poles_are_told_from_even_spacing(took_ms: list[int], share: float | None) -> None:
+    done = np.array([(0, number, 0, took * 1_000_000, 1) for number, took in enumerate(took_ms)])
+    # commands that ended before do not count
+    early = np.array([(0, number, 0, 1, 1) for number in range(len(took_ms))])
+    found = from_truth.latency_poles(np.concatenate([early, done]), 1)
+    assert found == (None if share is None else pytest.approx(share, rel=1e-4))
+
+
+def test_connections_are_counted_among_those_in_use_at_the_end() -> None:
+    """A search that closes 40 of 60 connections and opens 30 again: the 40th is number 79 of the run, from 0."""
+    tasks = [(number, 9000, 100 + number) for number in (0, 39, 79)]
+    ends = [end(40_000 + number, at_0=10 + number) for number in range(90)]
+    truth = truth_of(tasks, ends, 90)
+    for number in range(20, 60):
+        truth["results"]["connections"][number]["left_ns"] = 3 * SECOND_NS
+    found = from_truth.of_connections(truth, {}, 0, 10 * SECOND_NS)
+    late = next(each for each in found["courses"] if each.name == "latency of connection 40")
+    assert late.values == (179.0,)
+    assert found["late_window"] == pytest.approx(89 / 10)
+    dots = next(each for each in found["courses"] if each.name == from_truth.ALL_LATENCIES)
+    assert sorted(dots.values) == [100.0, 139.0, 179.0]

@@ -84,7 +84,7 @@ def test_every_quantity_has_a_field_or_comes_from_repeats() -> None:
 
 def test_the_columns_of_results_hold_every_measured_quantity() -> None:
     measured = {each.field or name for name, each in QUANTITIES.items() if each.has_field}
-    assert measured - set(columns()) == {"absolute_model_error", "host_share"}
+    assert measured - set(columns()) == {"absolute_model_error", "host_share", "line_bytes_per_s"}
     assert not {"error", "name", "streams", "model"} & set(columns())
     (header, row) = results.table(Results("n", "t", "s", "", "simulated", True, 1, (POINT,))).splitlines()
     cells = dict(zip(header.split(","), row.split(","), strict=True))

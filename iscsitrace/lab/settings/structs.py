@@ -15,7 +15,12 @@ from iscsitrace.lab.settings.table import DIRECTIONS, SETTINGS, TARGET_NAME, Par
 _SECOND_NS = 1_000_000_000
 LIMIT_NS = 3_600 * _SECOND_NS
 """Limit of the virtual time of a simulation."""
-_RULES = {"model": "predicted", "golden": "golden_section"}
+_RULES = {
+    "model": "predicted",
+    "golden": "golden_section",
+    "plain_golden": "plain_golden_section",
+    "measured": "measured",
+}
 _BITS = 8
 _DEFAULT_CALL_BYTES = 65_536
 
@@ -50,7 +55,7 @@ def copy_count(values: Values) -> int:
 
 
 def is_tuned(values: Values) -> bool:
-    """Whether the run searches for the number of connections."""
+    """Whether the run measures numbers of connections, and may change them."""
     return "workload.connections-rule" in values
 
 
@@ -140,7 +145,9 @@ def listed(workload: Mapping[str, Any]) -> dict[str, Any]:
     names = [name for name in _names(Part.WORKLOAD) if name != "operation"]
     found = dict.fromkeys((*names, "queue_depth", "duration_ns", "tuning")) | dict(workload)
     if found["tuning"]:
-        found["tuning"] = dict.fromkeys((*_names(Part.TUNING), "line_bytes_per_s")) | found["tuning"]
+        # without what only definitions have
+        names = [each.field for each in SETTINGS.values() if each.part == Part.TUNING and each.help]
+        found["tuning"] = dict.fromkeys((*names, "line_bytes_per_s")) | found["tuning"]
     return found
 
 

@@ -196,7 +196,9 @@ _WORKLOAD: Rows = {
     "span": Setting(SIZE, Part.WORKLOAD, "span_bytes", "Bytes that are used from start-lba on. All if not set."),
     # `--connections` also takes a rule
     "connections": Setting(count(1, MOST_CONNECTIONS), Part.WORKLOAD, "connections"),
-    "connections-rule": Setting(one_of("model", "golden")),
+    "connections-rule": Setting(one_of("model", "golden", "plain-golden", "measured")),
+    "change-to": Setting(count(1, MOST_CONNECTIONS), Part.TUNING, "change_to"),
+    "change-after": Setting(kinds.COUNT, Part.TUNING, "change_after"),
     "measure-time": Setting(
         TIME, Part.TUNING, "measure_ns", "With auto: how long to measure each number of connections.", default="3s"
     ),

@@ -198,6 +198,7 @@ impl WorkloadSettings {
         const CALL: &str = "a multiple of 512 from 512 to 1073741824 bytes";
         let tuning = self.tuning.clone().unwrap_or_default();
         let (most, start, measure_ns) = (tuning.most_connections, tuning.start_connections, tuning.measure_ns);
+        let change = tuning.change_to.unwrap_or(1);
         let (measure_bytes, line) = (tuning.measure_bytes.unwrap_or(1), tuning.line_bytes_per_s.unwrap_or(1.0));
         let is_size = |bytes: u64, most: u64| (512..=most).contains(&bytes) && bytes.is_multiple_of(512);
         let checks = [
@@ -226,6 +227,7 @@ impl WorkloadSettings {
             ),
             ("most_connections", (1..=64).contains(&most), most.to_string(), "1 to 64"),
             ("start_connections", (1..=64).contains(&start), start.to_string(), "1 to 64"),
+            ("change_to", (1..=64).contains(&change), change.to_string(), "1 to 64"),
             ("measure_ns", measure_ns > 0, measure_ns.to_string(), "1 or more"),
             ("measure_bytes", measure_bytes > 0, measure_bytes.to_string(), "1 or more"),
             ("line_bytes_per_s", line > 0.0, line.to_string(), "more than 0"),

@@ -10,6 +10,9 @@
 //!
 //! Differences below the scatter do not count: of equal results the fewer connections win. Once more connections were
 //! better, fewer are never tried again.
+//!
+//! The plain search has neither rule, as in textbooks: it measures the first number once, doubles it, and the larger of
+//! two measurements wins, however small the difference.
 
 use std::collections::BTreeMap;
 
@@ -36,6 +39,7 @@ enum Phase {
 /// The search.
 #[derive(Debug)]
 pub(super) struct GoldenSection {
+    is_plain: bool,
     phase: Phase,
     start: u16,
     low: u16,
@@ -45,8 +49,13 @@ pub(super) struct GoldenSection {
 }
 
 impl GoldenSection {
-    pub(super) fn new() -> Self {
-        Self { phase: Phase::Begin, start: 1, low: 1, high: 1, known: BTreeMap::new() }
+    pub(super) fn new(is_plain: bool) -> Self {
+        Self { is_plain, phase: Phase::Begin, start: 1, low: 1, high: 1, known: BTreeMap::new() }
+    }
+
+    /// Whether the first goodput counts as larger.
+    fn is_more(&self, scatter: &Scatter, first: f64, second: f64) -> bool {
+        if self.is_plain { first > second } else { scatter.is_more(first, second) }
     }
 
     fn of(&self, connections: u16) -> f64 {
@@ -72,7 +81,7 @@ impl GoldenSection {
     fn climb(&mut self, now: u16, most: u16, scatter: &Scatter) -> Step {
         let before = self.below(now);
         if let Some(before) = before
-            && !scatter.is_more(self.of(now), self.of(before))
+            && !self.is_more(scatter, self.of(now), self.of(before))
         {
             if before == self.start && self.start > 1 {
                 self.phase = Phase::Down;
@@ -98,7 +107,7 @@ impl GoldenSection {
             let why = format!("{} is the limit", count(now));
             return self.narrow(most, scatter, &why);
         }
-        let next = up(now, most);
+        let next = if self.is_plain { now.saturating_mul(2).min(most) } else { up(now, most) };
         let why = match before {
             Some(before) => {
                 format!("{now}: {}, {before}: {}; more may be faster", self.rate(now), self.rate(before))
@@ -111,7 +120,7 @@ impl GoldenSection {
 
     fn descend(&mut self, now: u16, most: u16, scatter: &Scatter) -> Step {
         let above = self.above(now).unwrap_or(now);
-        if scatter.is_more(self.of(above), self.of(now)) {
+        if self.is_more(scatter, self.of(above), self.of(now)) {
             self.low = now;
             let (low, high) = (self.low, self.high);
             let gave = self.rate(now);
@@ -148,7 +157,7 @@ impl GoldenSection {
                     return Step::probe(next, why.to_owned());
                 }
             }
-            if scatter.is_more(self.of(second), self.of(first)) {
+            if self.is_more(scatter, self.of(second), self.of(first)) {
                 self.low = first;
             } else {
                 self.high = second;
@@ -160,8 +169,9 @@ impl GoldenSection {
         self.phase = Phase::Settled;
         let within = || self.known.range(self.low..=self.high);
         let best = within().map(|(_, known)| known.0).fold(0.0, f64::max);
-        let fewest = within().find(|(_, known)| !scatter.is_more(best, known.0)).map_or(self.high, |(found, _)| *found);
-        let share = 100.0 * scatter.share();
+        let fewest =
+            within().find(|(_, known)| !self.is_more(scatter, best, known.0)).map_or(self.high, |(found, _)| *found);
+        let share = if self.is_plain { 0.0 } else { 100.0 * scatter.share() };
         let why = format!("{}: {}; none was {share:.1} % faster", count(fewest), self.rate(fewest));
         Step::settle(fewest, why)
     }
@@ -171,7 +181,7 @@ impl GoldenSection {
     }
 
     fn no_more(&self, now: u16, before: u16, scatter: &Scatter) -> String {
-        let share = 100.0 * scatter.share();
+        let share = if self.is_plain { 0.0 } else { 100.0 * scatter.share() };
         let (gave, others) = (self.rate(now), self.rate(before));
         format!("{now}: {gave}, {before}: {others}; the difference is within the scatter ({share:.1} %)")
     }
@@ -179,7 +189,7 @@ impl GoldenSection {
 
 impl Search for GoldenSection {
     fn begin(&mut self, from: u16, most: u16) -> Step {
-        *self = Self::new();
+        *self = Self::new(self.is_plain);
         self.start = from.clamp(1, most);
         Step::probe(self.start, format!("start with {}", count(self.start)))
     }
@@ -188,6 +198,10 @@ impl Search for GoldenSection {
         let now = measured.connections;
         self.note(measured);
         match self.phase {
+            Phase::Begin if self.is_plain => {
+                self.start = now;
+                self.climb(now, most, scatter)
+            }
             Phase::Begin => {
                 self.phase = Phase::Again;
                 self.start = now;

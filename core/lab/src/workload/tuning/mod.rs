@@ -6,6 +6,7 @@
 //!      Tuner        limits, scatter of equal measurements, and restarts
 //!        |
 //!      Search       GoldenSection: brackets the peak of goodput and narrows it
+//!        |          Measured: no search, one number and then another
 //!        |          Predicted: computes the number from the goodput of one connection, and confirms it
 //!        v
 //! Step: the next number, and the reason
@@ -14,6 +15,7 @@
 //! It never opens a connection, never measures, and reads no clock.
 
 mod golden_section;
+mod measured;
 mod predicted;
 mod scatter;
 mod search;

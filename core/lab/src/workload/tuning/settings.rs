@@ -11,6 +11,10 @@ pub const MOST_CONNECTIONS: u16 = 64;
 pub enum TuningRule {
     /// Brackets the peak of goodput and narrows it by the golden section.
     GoldenSection,
+    /// The same without regard to scatter: doubles the first number, and the larger of two measurements wins.
+    PlainGoldenSection,
+    /// No search: keeps the first number, and measures it; then, if set, another one.
+    Measured,
     /// Computes the number from the goodput of one connection, and confirms it.
     #[default]
     Predicted,
@@ -29,8 +33,12 @@ pub struct TuningSettings {
     /// Measures as soon as the connections are open, not when each has completed a command; and counts completed
     /// commands, not data as it arrives.
     pub is_unsettled: bool,
-    /// First number of the golden section; the prediction starts with one.
+    /// First number; the prediction starts with one.
     pub start_connections: u16,
+    /// Without a search: the number after `change_after` measurements.
+    pub change_to: Option<u16>,
+    /// Measurements of the first number before the change.
+    pub change_after: u32,
     /// Most connections, 1 to 64.
     pub most_connections: u16,
     /// Rate of the path in bytes per second, if it is known.
@@ -45,6 +53,8 @@ impl Default for TuningSettings {
             measure_bytes: None,
             is_unsettled: false,
             start_connections: 4,
+            change_to: None,
+            change_after: 1,
             most_connections: MOST_CONNECTIONS,
             line_bytes_per_s: None,
         }

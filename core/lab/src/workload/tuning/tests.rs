@@ -55,6 +55,42 @@ fn a_broad_peak_is_found_with_the_fewest_connections_that_reach_it() {
 }
 
 #[test]
+fn the_plain_search_doubles_and_follows_the_larger_measurement() {
+    // a peak at 47 that rises and falls by a thousandth per connection, far below the assumed scatter
+    let slight = |number: u16| 118.0 * MB * (1.0 - 0.001 * f64::from(number.abs_diff(47)));
+    let (steps, settled) = follow(&mut Tuner::new(&settings(TuningRule::PlainGoldenSection)), slight, 1, 0.0);
+    let tried: Vec<u16> = steps.iter().map(|step| step.connections).collect();
+    // 64 is the limit, and slower than 32 by 2 per mille: the peak is between 16 and 64; 34 and 46 are its golden section
+    assert_eq!(tried[..7], [4, 8, 16, 32, 64, 34, 46], "{steps:?}");
+    assert!((45..=49).contains(&settled), "{settled} after {tried:?}");
+    // of equal numbers the other search takes the fewest
+    let (_, fewest) = follow(&mut Tuner::new(&settings(TuningRule::GoldenSection)), slight, 1, 0.0);
+    assert!(fewest < 16, "{fewest}");
+}
+
+#[test]
+fn without_a_search_the_number_changes_once() {
+    let change = TuningSettings {
+        start_connections: 8,
+        change_to: Some(16),
+        change_after: 3,
+        most_connections: 32,
+        ..settings(TuningRule::Measured)
+    };
+    let mut tuner = Tuner::new(&change);
+    let mut now = tuner.begin().connections;
+    let mut numbers = vec![now];
+    for number in 0..8 {
+        // goodput that would end any search
+        let goodput_bytes_per_s = if number % 2 == 0 { 0.0 } else { 1e8 };
+        now = tuner.next(Measurement { connections: now, goodput_bytes_per_s }).connections;
+        numbers.push(now);
+    }
+    assert_eq!(numbers, [8, 8, 8, 16, 16, 16, 16, 16, 16]);
+    assert_eq!(tuner.settled(), None);
+}
+
+#[test]
 fn the_prediction_needs_fewer_measurements() {
     let lengths = RULES.map(|rule| follow(&mut Tuner::new(&settings(rule)), broad_peak, 1, 0.0).0.len());
     assert!(lengths[1] < lengths[0], "{lengths:?}");

@@ -2,6 +2,7 @@
 //! when it changes for long.
 
 use super::golden_section::GoldenSection;
+use super::measured::Measured;
 use super::predicted::Predicted;
 use super::scatter::Scatter;
 use super::search::Search;
@@ -43,7 +44,9 @@ impl Tuner {
     #[must_use]
     pub fn new(settings: &TuningSettings) -> Self {
         let search: Box<dyn Search> = match settings.rule {
-            TuningRule::GoldenSection => Box::new(GoldenSection::new()),
+            TuningRule::GoldenSection => Box::new(GoldenSection::new(false)),
+            TuningRule::PlainGoldenSection => Box::new(GoldenSection::new(true)),
+            TuningRule::Measured => Box::new(Measured::new(settings.change_to, settings.change_after)),
             TuningRule::Predicted => Box::new(Predicted::new(settings.line_bytes_per_s)),
         };
         Self {
