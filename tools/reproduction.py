@@ -116,7 +116,7 @@ def _study(whole: Study, parts: Sequence[Study]) -> Iterator[str]:
     yield from ([" ".join(definition.summary.split()), ""] if definition.summary else ())
     for name, title, _ in _pictures(definition, every):
         yield from (f"![{title}](images/studies/{name})", "")
-    yield from _titled("### Settings", ("setting", "printed", "place", "ours", ""), _conditions(definition))
+    yield from _titled("### Settings", ("setting", "printed", "place", "ours", "status"), _conditions(definition))
     yield from _results(definition, every, "###")
     yield from _titled("### Figures and tables of the paper", _EXHIBITS, _exhibits(definition, parts))
     left_out = [(each.what, each.why) for each in definition.left_out]
@@ -148,7 +148,7 @@ def _conditions(definition: Definition) -> Iterator[tuple[str, ...]]:
         yield each.what, each.printed or NOTHING, each.source or NOTHING, each.ours, state
 
 
-_EXHIBITS: Final = ("in the paper", "caption as printed", "in English", "ours", "")
+_EXHIBITS: Final = ("in the paper", "caption as printed", "in English", "ours", "remarks")
 
 
 def _exhibits(definition: Definition, parts: Sequence[Study]) -> Iterator[tuple[str, ...]]:
@@ -188,7 +188,14 @@ def _printed(definition: Definition, found: Sequence[World]) -> tuple[tuple[str,
         )
         rows.append((lead, cells, " ".join(dict.fromkeys((*filter(None, (remark,)), *why))) or NOTHING))
     kept = [number for number in range(len(found)) if any(cells[number][1] != NOTHING for _, cells, _ in rows)]
-    head = ("place", "quantity", "ours at", "printed", *_two(WORLD_NAMES[found[number].name] for number in kept), "")
+    head = (
+        "place",
+        "quantity",
+        "ours at",
+        "printed",
+        *_two(WORLD_NAMES[found[number].name] for number in kept),
+        "remarks",
+    )
     return head, [(*lead, *(cell for number in kept for cell in cells[number]), why) for lead, cells, why in rows]
 
 
