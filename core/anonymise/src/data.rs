@@ -25,7 +25,7 @@ pub fn parameter_data(key: &Key, kind: ParameterData, original: &[u8], keeps_mod
             fields.keep(0, 4);
             designators(key, &mut fields);
         }
-        ParameterData::BlockLimits => [(0, 4), (6, 8), (28, 32)].iter().for_each(|&(from, to)| fields.keep(from, to)),
+        ParameterData::BlockLimits => [(0, 4), (6, 16), (28, 32)].iter().for_each(|&(from, to)| fields.keep(from, to)),
         ParameterData::Capacity10 => fields.keep(0, 8),
         ParameterData::Capacity16 => fields.keep(0, 16),
         ParameterData::TargetPortGroups => port_groups(&mut fields),
