@@ -225,9 +225,9 @@ fn other_icmp_is_no_error_about_tcp() {
     let udp = quoted(&ipv4_packet(17, &[], &tcp_with(b"pdu")), 20);
     let mut later_fragment = tcp.clone();
     later_fragment[7] = 1;
-    let echo = (8, &tcp);
+    let stamp = (13, &tcp);
     let redirect = (5, &tcp);
-    for (kind, quoted) in [echo, redirect, (3, &udp), (3, &later_fragment), (3, &tcp[..27].to_vec()), (3, &vec![])] {
+    for (kind, quoted) in [stamp, redirect, (3, &udp), (3, &later_fragment), (3, &tcp[..27].to_vec()), (3, &vec![])] {
         let packet = ipv4_packet(1, &[], &message(kind, 1, [0; 4], quoted));
         assert_eq!(whole(LinkType::RAW, &packet), Err(NotTcp::OtherProtocol(1)), "{kind}");
     }
@@ -255,12 +255,12 @@ fn fragments_are_told_and_not_read() {
 fn other_protocols_and_tunnels_are_told() {
     let udp = |port: u16| [&[0x30, 0x39][..], &port.to_be_bytes(), &[0, 8, 0, 0]].concat();
     for (packet, expected) in [
-        (ipv4_packet(1, &[], &[8, 0]), NotTcp::OtherProtocol(1)),
+        (ipv4_packet(1, &[], &[13, 0]), NotTcp::OtherProtocol(1)),
         (ipv4_packet(17, &[], &udp(53)), NotTcp::OtherProtocol(17)),
         // without what their port promises
         (ipv4_packet(17, &[], &udp(4789)), NotTcp::Malformed),
         (ipv6_packet(17, &udp(6081)), NotTcp::Malformed),
-        (ipv6_packet(58, &[128, 0]), NotTcp::OtherProtocol(58)),
+        (ipv6_packet(58, &[130, 0]), NotTcp::OtherProtocol(58)),
         // GRE with routing, of version 1, and with another protocol
         (ipv4_packet(47, &[], &[0x40, 0, 8, 0]), NotTcp::Tunnel),
         (ipv4_packet(47, &[], &[0, 1, 8, 0]), NotTcp::Tunnel),
