@@ -23,6 +23,7 @@ from iscsitrace.measure.intervals import union_lengths
 from iscsitrace.tables.nulls import numbers_of
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
+from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
 
@@ -135,17 +136,68 @@ class ConnectionCounts:
         found = next(each.connections for each in self.counts if each.bytes_per_s >= (1 - MORE) * most)
         return found if found < self.counts[-1].connections else None
 
+    @property
+    def sentence(self) -> str:
+        """What more connections bring."""
+        number = self.counts[-1].connections if self.enough is None else self.enough
+        (best,) = (each for each in self.counts if each.connections == number)
+        rate = wording.rate(best.bytes_per_s)
+        if self.enough is None:
+            return f"The largest number tried is the fastest: {rate} with {number} connections"
+        return f"{rate} with {wording.count(number, 'connection')}; more bring nothing"
+
+    @property
+    def measuring_ns(self) -> int | None:
+        """The shortest time in which each of the numbers is measured; None where one cannot be told."""
+        each_ns = [each.measuring_ns for each in self.counts]
+        known_ns = [one for one in each_ns if one is not None]
+        return max(known_ns) if len(known_ns) == len(each_ns) else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "session": self.session,
+            "enough": self.enough,
+            "measuring_ns": self.measuring_ns,
+            "stages": [
+                {
+                    "connections": each.count,
+                    "time_first_ns": each.first_ns,
+                    "time_last_ns": each.last_ns,
+                    "bytes_per_s": each.bytes_per_s,
+                }
+                for each in self.stages
+            ],
+            "counts": [
+                {
+                    "connections": each.connections,
+                    "active_ns": each.active_ns,
+                    "cycle_count": sum(len(stage.ends_ns) for stage in each.stages),
+                    "bytes": each.bytes,
+                    "bytes_per_s": each.bytes_per_s,
+                    "latency_p50_ns": each.latency_ns(50),
+                    "latency_p95_ns": each.latency_ns(95),
+                    "resent_share": each.resent_share,
+                    "measuring_ns": each.measuring_ns,
+                }
+                for each in self.counts
+            ],
+        }
+
 
 def of_cycles(cycles: Table, resent: Table | None = None) -> list[ConnectionCounts]:
     """The sessions of these commands whose number of connections changes, in order; ``resent`` is the table
     retransmissions.
     """
-    moved = cycles.select(cycles.each(is_whole_transfer))
-    found = []
-    for session, rows in sorted(grouped(numbers_of(moved, "session")).items()):
-        if session >= 0 and (one := of_session(session, moved.select(rows), resent)):
-            found.append(one)
-    return found
+    session, connection = numbers_of(cycles, "session"), cycles.raw("connection").astype(np.int64)
+    is_own = cycles.each(is_whole_transfer) & (session >= 0)
+    # of ten thousand sessions few have several connections
+    pairs = np.unique(np.stack([session[is_own], connection[is_own]]), axis=1)
+    numbers, members = np.unique(pairs[0], return_counts=True)
+    is_own &= np.isin(session, numbers[members > 1])
+    moved = cycles.select(is_own)
+    each = sorted(grouped(session[is_own]).items())
+    return [found for number, rows in each if (found := of_session(number, moved.select(rows), resent))]
 
 
 def of_session(session: int, transfers: Table, resent: Table | None = None) -> ConnectionCounts | None:

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from iscsitrace.measure import connection_counts
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.waits import Waits
 from iscsitrace.plots.marks import Array
@@ -36,6 +37,8 @@ class Examples:
     """All sessions during the largest job that this session shares with others."""
     story: tuple[int, ...] = ()
     """Sessions that took its place, or whose place it took."""
+    has_connection_counts: bool = False
+    """Whether the number of its connections changes while it reads and writes."""
 
     def command(self, number: int) -> Zoom:
         """One command of the story."""
@@ -63,6 +66,8 @@ def find(
         around_slowest=around,
         job=_shared(jobs, session),
         story=story,
+        has_connection_counts=connection_count > 1
+        and any(each.session == session for each in connection_counts.of_cycles(cycles)),
     )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from iscsitrace.measure import capture_health, operations, waits
+from iscsitrace.measure import capture_health, connection_counts, operations, waits
 from iscsitrace.measure.selection import display_filter
 from iscsitrace.relate.loads import Loads
 from iscsitrace.relate.mirrors.account import Account
@@ -27,7 +27,7 @@ def of_trace(trace: Trace, subject: Subject | None, accounts: Sequence[Account] 
     """Every section; ``subject`` is what the report is about, ``accounts`` are the mirrors."""
     found: list[Section] = []
     if subject is not None and len(subject.commands(trace)):
-        found += [_slowest(trace, subject), _traffic(trace, subject)]
+        found += [_slowest(trace, subject), _traffic(trace, subject), *_connection_counts(trace, subject)]
     if len(trace.cycles):
         found.append(_loads(trace))
     if accounts:
@@ -67,6 +67,14 @@ def _traffic(trace: Trace, subject: Subject) -> Section:
     return Section(
         "Workload", (line, summary.latency(measured), summary.sizes(operations.block_sizes(cycles))), "traffic"
     )
+
+
+def _connection_counts(trace: Trace, subject: Subject) -> Iterator[Section]:
+    """What each number of connections carries, of sessions that change it."""
+    has_resent = "retransmissions" in trace.options["tables"]
+    resent = trace.table("retransmissions") if has_resent else None
+    for found in connection_counts.of_cycles(subject.commands(trace), resent):
+        yield Section("Connections over time", (f"{found.sentence}.", summary.counts_grid(found.as_dict())), "counts")
 
 
 def _loads(trace: Trace) -> Section:
