@@ -1,4 +1,4 @@
-"""What the commands of a plot are told apart by: operation, LUN or session."""
+"""What the commands of a plot are told apart by: operation, LUN, session or connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 
 OPERATION: Final = "operation"
-TITLES: Final = {"lun": "LUN", OPERATION: OPERATION, "session": "session"}
+TITLES: Final = {"lun": "LUN", OPERATION: OPERATION, "session": "session", "connection": "connection"}
 """By name, the word in titles."""
 _LABEL_LIMIT: Final = 30
 
@@ -45,9 +45,9 @@ def of_trace(trace: Trace, by: str) -> Groups:
     """The commands of a trace by one of TITLES; by LUN only those that read, write or erase data."""
     if by == OPERATION:
         return by_operation(trace.cycles)
-    if by == "session":
-        numbers, places = np.unique(numbers_of(trace.cycles, "session"), return_inverse=True)
-        labels = [f"session {number}" if number >= 0 else "no session" for number in numbers.tolist()]
+    if by in ("session", "connection"):
+        numbers, places = np.unique(numbers_of(trace.cycles, by), return_inverse=True)
+        labels = [f"{by} {number}" if number >= 0 else f"no {by}" for number in numbers.tolist()]
         return Groups(by, labels, places.ravel())
     found = Attributes(trace.table).by(by)
     return Groups(by, _short(found.labels), found.places)

@@ -26,10 +26,10 @@ def trace() -> Trace:
 def test_every_command_with_a_value_is_in_its_group(by: str) -> None:
     found, cycles = groups.of_trace(trace(), by), trace().cycles
     assert len(found.places) == len(cycles)
-    column = {"lun": "lun", "operation": "operation", "session": "session"}[by]
-    for place, value in zip(found.places.tolist(), cycles[column].tolist(), strict=True):
+    words = {"lun": "LUN", "session": "session", "connection": "connection"}
+    for place, value in zip(found.places.tolist(), cycles[by].tolist(), strict=True):
         if place >= 0:
-            assert found.labels[place] == {"lun": f"LUN {value}", "session": f"session {value}"}.get(by, value)
+            assert found.labels[place] == (f"{words[by]} {value}" if by in words else value)
     is_data = np.isin(cycles["operation"], ["read", "write"])
     assert (found.places[is_data] >= 0).all()
     assert by != "lun" or (found.places[~is_data] == -1).all()

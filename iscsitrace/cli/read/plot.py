@@ -27,7 +27,7 @@ _PICTURES = ("png", "svg", "pdf")
 _XPLOT = "xpl"
 _TOP_MAX = 8
 """More lines or bars are not told apart: ``decimation.TOP``, which needs NumPy."""
-_BY = ("lun", "operation", "session")
+_BY = ("lun", "operation", "session", "connection")
 """``groups.TITLES``, likewise."""
 _SIDE_IN = click.FloatRange(3, 30)
 _DOTS = click.IntRange(30, 600)
