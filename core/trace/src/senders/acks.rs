@@ -224,6 +224,12 @@ impl Acks {
         seen.timestamps.and_then(|(_, echo)| self.echoed.last_ns(SerialNumber(echo)))
     }
 
+    /// The most that the sender of this packet can have known, by the timestamp that it echoes.
+    #[inline]
+    pub fn echoed_by(&self, seen: &Observation) -> Option<Tick> {
+        seen.timestamps.and_then(|(_, echo)| self.echoed.latest(SerialNumber(echo)))
+    }
+
     /// When the receiver's packet passed that let the sender send this one with payload, if it waited for ACKs: the first of
     /// the tick that this is the first to echo. None after a silence that a timer ended.
     #[inline]

@@ -38,6 +38,15 @@ struct Run {
     first_bytes: u32,
 }
 
+/// What reached the sender before a packet.
+#[derive(Debug, Clone, Copy)]
+pub struct Before {
+    /// Whether a packet did that may be a request.
+    pub has_request: bool,
+    /// The first unacknowledged byte.
+    pub una: i64,
+}
+
 /// The flights of one direction.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Flights {
@@ -89,13 +98,15 @@ impl Flights {
         self.acknowledged.prefetch();
     }
 
-    /// Notes a packet with payload on the line; `stop` is its sender after the packet before. Returns whether the gap between
-    /// them is longer than the line explains, which is so of the first packet.
+    /// Notes a packet with payload on the line; `stop` is its sender after the packet before, and `before` what reached it
+    /// since. Returns whether the gap between them is longer than the line explains, which is so of the first packet.
     #[inline]
-    pub fn pass(&mut self, seen: &Observation, has_request: bool, stop: Option<&Stop>, segment_bytes: i64) -> bool {
-        // data that the sender got only now says nothing about the line
+    pub fn pass(&mut self, seen: &Observation, before: Before, stop: Option<&Stop>, segment_bytes: i64) -> bool {
+        // data that the sender got only now says nothing about the line; nor does a packet that left when all before it had
+        // arrived: it waited for their ACK, and not for the line
         let is_full = i64::from(seen.length) >= segment_bytes;
-        let is_train = stop.is_some_and(|stop| !has_request && (is_full || stop.left.is_some()));
+        let is_queued = |stop: &Stop| !before.has_request && before.una < stop.flight.end;
+        let is_train = stop.is_some_and(|stop| is_queued(stop) && (is_full || stop.left.is_some()));
         let last_ns = self.last_ns.replace(seen.time_ns);
         let gap_ns = last_ns.map(|last_ns| seen.time_ns.saturating_sub(last_ns));
         self.seen.note(seen.time_ns, seen.length, gap_ns.filter(|_| is_train));

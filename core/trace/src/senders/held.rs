@@ -25,11 +25,23 @@ pub const LIMITING_PARTS: [u8; 8] = [
     part::INITIATOR_SERVICE,
 ];
 
-/// A span; with the inferred window scale that it depends on, if it depends on one.
+/// What later packets may contradict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Assumed {
+    Nothing,
+    /// This window scale, which is inferred.
+    Scale(u8),
+    /// That the sender uses Nagle's algorithm; and whether it had more to send in any case.
+    Nagle {
+        has_more: bool,
+    },
+}
+
+/// A span, and what it depends on.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Span {
     limited: Limited,
-    scale: Option<u8>,
+    assumed: Assumed,
 }
 
 /// The spans of one sender.
@@ -49,31 +61,42 @@ impl Spans {
             return;
         };
         let (to_ns, frame) = (gap.seen.time_ns, gap.seen.frame);
-        let scale = gap.stop.state.inferred_scale.filter(|_| part == part::RECEIVE_WINDOW);
-        let is_same =
-            |span: &Span| needs_queue == span.limited.needs_queue && span.limited.part == part && span.scale == scale;
+        let assumed = match (part, gap.stop.state.inferred_scale) {
+            (part::RECEIVE_WINDOW, Some(shift)) => Assumed::Scale(shift),
+            (part::ACK_WAIT, _) => Assumed::Nagle { has_more: gap.stop.has_more() },
+            _ => Assumed::Nothing,
+        };
+        let is_same = |span: &Span| {
+            needs_queue == span.limited.needs_queue && span.limited.part == part && span.assumed == assumed
+        };
         match self.spans.last_mut() {
             Some(span) if self.is_going_on && is_same(span) => {
                 (span.limited.to_ns, span.limited.frame) = (to_ns, frame);
             }
             _ => {
                 let limited = Limited { from_ns: gap.stop.time_ns, to_ns, part, frame, needs_queue };
-                self.spans.push(Span { limited, scale });
+                self.spans.push(Span { limited, assumed });
             }
         }
         self.is_going_on = !needs_queue;
     }
 
     /// The spans. A window that seemed full was not if its inferred scale has grown since; it may not have been if nothing
-    /// proves the scale. What depends on a queue, too, is then no wait.
-    pub fn iter<'a>(&'a self, scale: &'a WindowScale) -> impl Iterator<Item = Limited> + 'a {
-        let judged = |span: &Span| match span.scale {
-            Some(shift) if shift != scale.inferred() => Limited { part: part::CONGESTION_WINDOW, ..span.limited },
-            Some(_) if !scale.is_proven() => Limited { part: part::UNKNOWN, ..span.limited },
-            _ => span.limited,
+    /// proves the scale. What depends on a queue, too, is then no wait. Without Nagle's algorithm a sender that had more to
+    /// send waited for another reason, and one that had not did not wait.
+    pub fn iter<'a>(&'a self, scale: &'a WindowScale, has_nagle: bool) -> impl Iterator<Item = Limited> + 'a {
+        let judged = move |span: &Span| match span.assumed {
+            Assumed::Scale(shift) if shift != scale.inferred() => {
+                Some(Limited { part: part::CONGESTION_WINDOW, ..span.limited })
+            }
+            Assumed::Scale(_) if !scale.is_proven() => Some(Limited { part: part::UNKNOWN, ..span.limited }),
+            Assumed::Nagle { has_more } if !has_nagle => {
+                has_more.then_some(Limited { part: part::CONGESTION_WINDOW, ..span.limited })
+            }
+            _ => Some(span.limited),
         };
         let is_likely = |wait: &Limited| !wait.needs_queue || wait.part == part::RECEIVE_WINDOW;
-        self.spans.iter().map(judged).filter(is_likely)
+        self.spans.iter().filter_map(judged).filter(is_likely)
     }
 
     /// Removes spans from before, except the last, which may go on.

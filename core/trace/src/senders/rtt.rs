@@ -56,7 +56,8 @@ pub struct RttSamples {
     sampled: i64,
     ambiguous_until: i64,
     rtt_min_ns: Option<i64>,
-    /// The smallest samples of cumulative ACKs, in order.
+    /// The smallest samples of cumulative ACKs, in order; without a handshake of those without data. What came with a host's
+    /// answer waited for that, and does not show that a shorter sample is an outlier.
     least_ns: [Option<i64>; LEAST_KEPT],
     /// That of the handshake: later ACKs may all have waited for a host's answer.
     handshake_ns: Option<i64>,
@@ -110,7 +111,9 @@ impl RttSamples {
     pub fn path_ns(&self, has_reordered_acks: bool) -> Option<i64> {
         let least_ns = self.rtt_min_ns?;
         let robust_ns = match (self.least_ns[LEAST_KEPT - 1], self.handshake_ns) {
-            _ if has_reordered_acks => self.low_ns,
+            (_, handshake_ns) if has_reordered_acks => {
+                self.low_ns.map(|low_ns| handshake_ns.map_or(low_ns, |handshake_ns| low_ns.min(handshake_ns)))
+            }
             (Some(third_ns), Some(handshake_ns)) => Some(third_ns.min(handshake_ns)),
             (third_ns, _) => third_ns,
         };
@@ -189,7 +192,7 @@ impl RttSamples {
         }
         let rtt_ns = seen.time_ns.saturating_sub(sent_ns);
         self.sample(rtt_ns, seen, false, rows);
-        if covered == acknowledged {
+        if covered == acknowledged && (self.handshake_ns.is_some() || seen.length == 0) {
             self.note_least(rtt_ns);
         }
         if newly < 2 * flight.size().bytes() && covered == acknowledged {

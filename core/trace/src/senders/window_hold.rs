@@ -89,9 +89,10 @@ impl WindowHold {
         let (Some(before), Some(latest)) = (echoed.before(echo), echoed.latest(echo)) else {
             return self.end();
         };
+        // less than a segment is not sent while more is to come (RFC 9293, section 3.8.6.2.1)
         let is_open = |tick: Tick, offset: i64| {
             let (window, edge) = tick.window(shift);
-            (edge - offset) * FREE_PARTS >= window
+            edge - offset >= sent.segment && (edge - offset) * FREE_PARTS >= window
         };
         // a sender that the window held goes on with the ACK that opens it
         let waited_ns = sent_ns.map_or(0, |sent_ns| sent_ns - latest.time_ns - sent.delays.to_sender_ns);
@@ -194,11 +195,13 @@ mod tests {
         acks: Acks,
         sent: i64,
         had_more: bool,
+        window: u16,
     }
 
     impl Far {
         fn begin() -> Self {
-            let mut far = Self { hold: WindowHold::default(), acks: Acks::default(), sent: 0, had_more: false };
+            let mut far =
+                Self { hold: WindowHold::default(), acks: Acks::default(), sent: 0, had_more: false, window: WINDOW };
             for ms in (0..=1000).step_by(100) {
                 far.ack(ms, far.sent / SEGMENT);
                 far.send(ms + PATH_MS, ms + PATH_MS, ms, 1);
@@ -223,7 +226,7 @@ mod tests {
                 left_of_pdu: None,
                 left_of_burst: 0,
                 acknowledged: None,
-                window: WINDOW,
+                window: self.window,
                 window_scale: Some(0),
                 steps: None,
                 segment_max: None,
@@ -291,6 +294,22 @@ mod tests {
             far.send(2031, 2031, 2011, 6);
             assert_eq!(far.spans(), spans, "{free} segments");
         }
+    }
+
+    #[test]
+    fn a_third_of_a_window_is_no_room_where_it_is_less_than_a_segment() {
+        // a window of 1.8 segments: 0.8 of it is free with each segment in flight
+        let mut far = Far::begin();
+        far.window = 1800;
+        let before = far.sent / SEGMENT;
+        far.ack(1981, before);
+        far.send(2001, 2001, 1981, 1);
+        for round in 1..4 {
+            let ms = 1981 + round * PATH_MS;
+            far.ack(ms, before + round);
+            far.send(ms + PATH_MS, ms + PATH_MS, ms, 1);
+        }
+        assert_eq!(far.spans(), [(2001, 2061)]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use crate::senders::ack_clock::InFlight;
 use crate::senders::acks::Acks;
 use crate::senders::delayed_acks::DelayedAcks;
 use crate::senders::flight::Flight;
-use crate::senders::flights::Flights;
+use crate::senders::flights::{Before, Flights};
 use crate::senders::gap::{self, Gap, Held};
 use crate::senders::held::{Spans, Times};
 use crate::senders::lost_acks::LostAcks;
@@ -49,6 +49,9 @@ use crate::senders::window_time::WindowTime;
 use crate::stream::class::SegmentClass;
 use crate::tables::{NULL_NS, Rare, Window, budget_part};
 use serde::{Deserialize, Serialize};
+
+/// So many small segments beside others in flight are no chance: their sender does not use Nagle's algorithm.
+const SMALL_TOGETHER_MIN: u32 = 4;
 
 /// The sender of one direction.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
@@ -71,6 +74,8 @@ pub struct Sender {
     hold: WindowHold,
     lost_acks: LostAcks,
     delayed: DelayedAcks,
+    /// Small segments that it sent while another one was in flight.
+    small_together: u32,
     /// The window field of the last ACK that arrived.
     last_window: u16,
     /// Time of the last progress, and whether that ended a recovery.
@@ -188,7 +193,10 @@ impl Sender {
         if self.scale.is_inferred() {
             let shift = self.scale.inferred();
             let latest = self.acks.arrived_by(seen.time_ns.saturating_sub(delays.to_sender_ns));
-            let (acknowledged, window) = latest.unwrap_or((self.board.una(), self.last_window));
+            let known = latest.unwrap_or((self.board.una(), self.last_window));
+            // the RTT to the sender may be too long so far; its packet echoes the newest ACK that it can have had
+            let echoed = self.acks.echoed_by(seen).map(|tick| (tick.acknowledged, tick.window));
+            let (acknowledged, window) = echoed.filter(|echoed| echoed.0 > known.0).unwrap_or(known);
             let outstanding = seen.end() - acknowledged;
             // a later ACK may have been faster than the path
             let is_exact = delays.to_sender_ns == 0;
@@ -208,7 +216,8 @@ impl Sender {
         self.settle(seen.frame, seen.time_ns.saturating_sub(delays.to_sender_ns / 2), rows);
         let segment = self.segment_bytes();
         let stop = last_ns.map(|_| self.pauses.burst.stop);
-        let is_pause = flights.pass(seen, has_request, stop.as_ref(), segment);
+        let before = Before { has_request, una: self.board.una() };
+        let is_pause = flights.pass(seen, before, stop.as_ref(), segment);
         let gap = stop.as_ref().filter(|_| is_pause || begins_burst).map(|stop| Gap {
             stop,
             seen,
@@ -242,6 +251,9 @@ impl Sender {
         self.state.is_window_full = !has_room(segment);
         self.state.is_window_smaller = is_beyond || (!has_room(2 * segment) && self.pauses.cwnd.is_window_full());
         let is_small = i64::from(seen.length) < segment;
+        if is_small && seen.class == SegmentClass::New {
+            self.note_small(seen, delays);
+        }
         // an overtaken packet was sent before others, not now
         let last = stop.filter(|_| seen.class == SegmentClass::Reordered);
         let stop = Stop {
@@ -277,6 +289,19 @@ impl Sender {
     fn known_by(&self, time_ns: i64, to_sender_ns: i64) -> i64 {
         let passed = self.acks.acknowledged_at(time_ns.saturating_sub(to_sender_ns));
         passed.map_or(self.board.una(), |passed| passed.max(self.board.una()))
+    }
+
+    /// A small segment while another one is in flight: Nagle's algorithm would have held it back (RFC 9293, section 3.7.4;
+    /// Linux's holds nothing else). What the sender can have known counts as acknowledged.
+    #[inline]
+    fn note_small(&mut self, seen: &Observation, delays: Delays) {
+        let small_end = self.pauses.burst.stop.small_end;
+        if small_end > self.board.una() {
+            let soon_ns = seen.time_ns.saturating_add(gap::within_ns(delays.least_ns));
+            let echoed = self.acks.echoed_by(seen).map_or(0, |tick| tick.acknowledged);
+            let is_together = small_end > self.known_by(soon_ns, delays.to_sender_ns).max(echoed);
+            self.small_together += u32::from(is_together);
+        }
     }
 
     /// A sender that stops at its window again and again proves the scale of that.
@@ -358,7 +383,8 @@ impl Sender {
     /// do.
     pub fn held(&self) -> impl Iterator<Item = Limited> + '_ {
         let told_ns = self.hold.timed_since_ns().unwrap_or(i64::MAX);
-        self.spans.iter(&self.scale).flat_map(move |span| {
+        let has_nagle = self.small_together < SMALL_TOGETHER_MIN;
+        self.spans.iter(&self.scale, has_nagle).flat_map(move |span| {
             let is_told = span.part == budget_part::RECEIVE_WINDOW && span.to_ns > told_ns;
             let (before, after) = if !is_told {
                 (Some(span), None)

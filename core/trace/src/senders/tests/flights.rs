@@ -178,3 +178,18 @@ fn an_ack_of_fewer_than_four_segments_on_an_idle_line_shows_no_rate() {
         assert_eq!(talk.senders.flights[0].is_line_beyond(AWAY_NS, 0), is_line_from_acks, "{segments} segments");
     }
 }
+
+#[test]
+fn packets_that_wait_for_the_ack_of_all_before_them_show_no_line() {
+    // a window of one segment, or of two
+    for (segments, is_busy) in [(1, false), (2, true)] {
+        let mut talk = Conversation::begin();
+        for round in 0..200 {
+            talk.data((100 + 20 * round) * MS, 1);
+            talk.ack((120 + 20 * round) * MS, 2 - segments + round, &[]);
+        }
+        let timeline = Box::new(talk.senders).finish(true, &mut Tables::default());
+        let busy_ns: i64 = timeline.line_busy[0].iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
+        assert_eq!(busy_ns > 0, is_busy, "{segments} in flight: {busy_ns} ns");
+    }
+}

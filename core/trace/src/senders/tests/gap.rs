@@ -113,7 +113,7 @@ impl Pause {
 
 /// The spans, if nothing is known of the window scale.
 fn all(spans: &Spans) -> Vec<Limited> {
-    spans.iter(&WindowScale::default()).collect()
+    spans.iter(&WindowScale::default(), true).collect()
 }
 
 /// The verdict after a change.
@@ -516,4 +516,43 @@ fn an_unexplained_pause_within_an_rtt_may_be_a_full_sockets_within_a_burst() {
     // a pause that an ACK ended within an RTT may be longer
     let late = in_burst(|pause| pause.next.time_ns = 20 * MS + AWAY_NS);
     assert_eq!((late.judge().1, late.may_be()), (None, Some(part::SEND_BUFFER)));
+}
+
+#[test]
+fn without_nagles_algorithm_a_sender_waited_for_another_reason_or_not_at_all() {
+    let parts = |left_of_pdu: Option<u32>| {
+        let mut pause = Pause::new();
+        // 200 bytes, all that was in flight before them is acknowledged
+        pause.next.length = 200;
+        pause.first.left_of_pdu = left_of_pdu;
+        pause.after.owin = 200;
+        let mut spans = Spans::default();
+        pause.note(&mut spans);
+        [true, false]
+            .map(|has_nagle| spans.iter(&WindowScale::default(), has_nagle).map(|span| span.part).collect::<Vec<_>>())
+    };
+    assert_eq!(parts(Some(200)), [vec![part::ACK_WAIT], vec![part::CONGESTION_WINDOW]]);
+    assert_eq!(parts(None), [vec![part::ACK_WAIT], vec![]]);
+}
+
+#[test]
+fn four_small_segments_beside_others_in_flight_show_that_there_is_no_nagle() {
+    let waits = |pairs: i64| {
+        let mut talk = Conversation::begin();
+        for pair in 0..pairs {
+            let ms = 100 + 40 * pair;
+            talk.piece(ms * MS, 100, None, 0);
+            talk.piece(ms * MS, 100, None, 0);
+            let ack = talk.packet((ms + 20) * MS, 1, 0, 0, Some(talk.highest));
+            talk.see(ack);
+        }
+        // less than a segment, and the rest of its PDU when that is acknowledged
+        talk.piece(1000 * MS, 200, Some(300), 0);
+        let ack = talk.packet(1020 * MS, 1, 0, 0, Some(talk.highest));
+        talk.see(ack);
+        talk.piece(1020 * MS, 300, None, 0);
+        talk.limited().into_iter().filter(|span| span.0 == 1000).map(|span| span.2).collect::<Vec<_>>()
+    };
+    assert_eq!(waits(3), [part::ACK_WAIT]);
+    assert_eq!(waits(4), [part::CONGESTION_WINDOW]);
 }

@@ -90,6 +90,41 @@ fn the_handshake_is_no_outlier() {
 }
 
 #[test]
+fn where_packets_overtake_each_other_no_rtt_of_answers_is_longer_than_the_handshakes() {
+    let mut talk = Conversation::begin();
+    for number in 1..=40 {
+        talk.data((number * 1000) * MS, 1);
+        let answer = talk.packet((number * 1000 + 200) * MS, 1, number * 48, 48, Some(number * SEGMENT));
+        let class = if number % 4 == 0 { SegmentClass::Reordered } else { SegmentClass::New };
+        talk.see(Observation { class, ..answer });
+    }
+    assert_eq!(talk.finish().senders.rtt_path_ns[0], 20 * MS);
+}
+
+#[test]
+fn without_a_handshake_answers_of_a_host_make_no_outlier_of_an_ack_alone() {
+    // two ACKs after 20 ms, all others with an answer after 60 ms; and the same with answers alone
+    let path = |with_data: [bool; 2], first_ms: i64| {
+        let mut talk = Conversation::without_syn();
+        talk.ack(0, 0, &[]);
+        for number in 1..=30 {
+            let sent_ns = number * 1000 * MS;
+            talk.data(sent_ns, 1);
+            let [rtt_ms, length] = if number <= 2 { [first_ms, 0] } else { [60, 48 * i64::from(with_data[1])] };
+            let length = if number <= 2 && with_data[0] { 48 } else { length };
+            let answer = talk.packet(sent_ns + rtt_ms * MS, 1, number * 48, length as u32, Some(number * SEGMENT));
+            talk.see(answer);
+        }
+        talk.finish().senders.rtt_path_ns[0] / MS
+    };
+    assert_eq!(path([false, true], 20), 20);
+    // of ACKs alike two are faster than the path
+    assert_eq!(path([false, false], 20), 60);
+    // an answer is never faster than the path, unless it took another one: too few ACKs tell
+    assert_eq!(path([true, true], 20), 20);
+}
+
+#[test]
 fn the_smoothed_rtt_moves_an_eighth_towards_each_sample() {
     let mut talk = Conversation::begin();
     talk.data(100 * MS, 1);

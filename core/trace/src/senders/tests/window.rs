@@ -178,6 +178,37 @@ fn a_window_field_without_its_scale_is_as_large_as_what_was_sent() {
 }
 
 #[test]
+fn an_echoed_ack_counts_before_a_window_is_said_to_be_larger_than_its_field() {
+    // beside the receiver, whose window is two segments; a host's answer after 60 ms is the only RTT so far, the path takes 20
+    let shift = |has_timestamps: bool| {
+        let mut talk = Conversation::without_syn();
+        talk.window = 2000;
+        let stamps = |seen: Observation, value: i64, echo: i64| {
+            let timestamps = has_timestamps.then_some((value as u32, echo as u32));
+            Observation { timestamps, ..seen }
+        };
+        let request = talk.packet(0, 1, 0, 48, Some(0));
+        talk.see(stamps(request, 100, 1));
+        for round in 0..20 {
+            let ms = 60 + 20 * round;
+            let echo = if round == 0 { 100 } else { 80 + ms };
+            for place in 0..2 {
+                let seen = talk.packet(ms * MS, 0, talk.highest, SEGMENT as u32, Some(48));
+                talk.highest += SEGMENT;
+                talk.see(stamps(seen, ms, echo));
+                if place == 1 {
+                    let ack = talk.packet(ms * MS, 1, 48, 0, Some(talk.highest));
+                    talk.see(stamps(ack, 100 + ms, ms));
+                }
+            }
+        }
+        talk.finish().senders.window_scale[0]
+    };
+    assert_eq!(shift(true), 0);
+    assert!(shift(false) > 0, "an RTT that is too long makes the window larger");
+}
+
+#[test]
 fn full_and_closed_windows_last_until_they_open() {
     let mut talk = Conversation::begin();
     talk.window = 5_000;
