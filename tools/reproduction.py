@@ -135,7 +135,9 @@ def _study(whole: Study, parts: Sequence[Study]) -> Iterator[str]:
 def citation(paper: Paper) -> list[str]:
     """Authors, title, affiliation, venue and year, as far as they are known, and what they rest on."""
     title = f"*{paper.title}*{f' ({paper.title_original})' if paper.title_original else ''}"
-    parts = [paper.authors, title if paper.title else "", paper.affiliation, paper.venue, str(paper.year or "")]
+    year = str(paper.year or "")
+    parts = [paper.authors, title if paper.title else "", paper.affiliation, paper.venue]
+    parts += [year] if year not in paper.venue else []
     unknown = "" if paper.title else "Authors and title are not in the text"
     known = ". ".join(filter(None, (unknown, *parts))) if any(parts) else ""
     opening = "Probably: " if paper.is_probable else ""

@@ -29,6 +29,8 @@ _SETTING_WORDS: Final = {
     "workload.block-size": "I/O size",
 }
 _RTT_WORDS: Final = {"link.target-delays": "RTT to each target"}
+_UNITS: Final = {"K": "KiB", "M": "MiB", "G": "GiB"}
+"""Of sizes, as definitions write them."""
 _AMOUNT: Final = re.compile(r"(-?[\d.]+) ?([A-Za-z%]+)")
 
 
@@ -127,7 +129,8 @@ def _axis(figure: LineFigure, definition: Definition, rows: Sequence[Row]) -> tu
     if len(units) != 1 or None in units:
         return texts, setting_words(figure.x)
     bare = {key: ", ".join(each[1] for each in found if each) for key, found in amounts.items()}
-    return bare, f"{setting_words(figure.x)}, {units.pop()}"
+    unit = str(units.pop())
+    return bare, f"{setting_words(figure.x)}, {_UNITS.get(unit, unit)}"
 
 
 def _x(figure: LineFigure, row: Row) -> Any:
