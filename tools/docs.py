@@ -265,14 +265,15 @@ per session.
   would change it.
 - `problem`: something is wrong. `--fail-on any` fails for this verdict alone.
 - `unknown`: the capture cannot tell, because it is too poor or fewer than {MIN_TASKS} commands moved data, or because
-  nothing was read or written.
+  nothing was read or written. Where fewer moved data and a fifth of the stream bytes is not decoded, it is too poor.
 
 Lost data come before all else, what broke before what is slow, and what is wrong before a limit. A rule of RFC 7143
 that was broken without a consequence comes behind what costs time. Of several problems the one leads that explains
 the limiter, else the one that costs most. Of several that explain the same part, it is the most specific one of
 similar share. Losses and small congestion windows are taken as consequences of a full line, or of a queue that takes
 half of each round trip, which then leads: but not losses for which a retransmission time-out passed without an answer,
-as in a black-out (a timer retransmitted, or a tail loss probe was not answered for 200 ms).
+as in a black-out (a timer retransmitted, or a tail loss probe was not answered for 200 ms), nor losses of commands or
+statuses where the data go the other way: that direction has no queue.
 
 **Time breakdown.** Every nanosecond from the first command to the last status is attributed to one part
 ([method.md](method.md), section 4). Percentages refer to the **I/O time**: the time with reads and writes in flight,

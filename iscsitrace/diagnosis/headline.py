@@ -20,12 +20,13 @@ from iscsitrace.findings.finding import Finding
 from iscsitrace.findings.hosts import typical_service
 from iscsitrace.findings.idle_sessions import long_work, nothing_done, works_long
 from iscsitrace.findings.protocol_violation import PROTOCOL_VIOLATION
+from iscsitrace.findings.thresholds import WARNING
 from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL, LOSS
 from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.data_commands import is_data_command, is_transfer, is_whole_transfer
 from iscsitrace.measure.facts import Facts, path_ns
 from iscsitrace.measure.intervals import Span
-from iscsitrace.measure.losses import timeouts
+from iscsitrace.measure.losses import beyond_a_queue
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.workload import MIN_TASKS, MOST
 from iscsitrace.tables.nulls import known
@@ -198,7 +199,7 @@ def choose(
     poor = next((finding for finding in findings if finding.problem is capture.CAPTURE_POOR), None)
     lead = next((each for each in findings if each.loses_data), None)
     if not lead:
-        lead = poor if poor and facts.once(capture.forbids_verdict)[number] else broke(findings)
+        lead = poor if poor and facts.once(_hides_the_rest)[number] else broke(findings)
     if not lead and (time is None or not time.jobs_ns):
         # discovery, a scan, or nothing at all
         lead = next((finding for finding in findings if finding.rank == "note" and finding is not poor), None)
@@ -215,7 +216,7 @@ def choose(
         beside = next((each for each in limits if not each.problem.explains), None)
         cause = _cause(time, limiter, findings)
         full = beside or (cause if cause in limits and limiter == "transfer" else None)
-        if full and (full.share or 0.0) >= MOST and not facts.once(timeouts)[number]:
+        if full and (full.share or 0.0) >= MOST and not facts.once(beyond_a_queue)[number]:
             # before a full line, or a queue that takes most of each round trip, losses and small windows follow from it
             wrong = [finding for finding in wrong if finding.problem not in (LOSS, CONGESTION_WINDOW_SMALL)]
         lead = _cause(time, limiter, wrong) or next(iter(wrong), beside or (cause if cause in limits else broken))
@@ -309,6 +310,15 @@ def _cause(time: Budget, part: str, findings: Sequence[Finding]) -> Finding | No
     # at least half of the largest share, and a third of the part
     large = [finding for finding in causes if (finding.share or 0.0) >= max(most / 2, own / 3)]
     return max(large, key=lambda each: each.problem.explains.specificity if each.problem.explains else 0, default=None)
+
+
+def _hides_the_rest(facts: Facts) -> NDArray[np.bool_]:
+    """Where a poor capture hides the limiter.
+
+    It also does where so much of the streams is not decoded as makes a warning, and few commands are left to judge by.
+    """
+    is_cut = facts.once(capture.decoded_shares) < 1 - WARNING
+    return np.asarray(facts.once(capture.forbids_verdict) | (is_cut & (facts.once(moved_counts) < MIN_TASKS)))
 
 
 def moved_counts(facts: Facts) -> NDArray[np.int64]:

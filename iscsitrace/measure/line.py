@@ -75,17 +75,23 @@ def of(session: Session) -> Line | None:
     return of_row(session.facts.table("senders"), session.fact(rows))
 
 
+def _ways(session: Session) -> list[int]:
+    """The bytes of each direction."""
+    ways = ("to_target", "to_initiator")
+    return [sum(row[f"stream_bytes_{way}"] for row in session.connections) for way in ways]
+
+
 def sent_bytes(session: Session) -> int:
     """The bytes of the busier direction; of both, where one command at a time has the line either way."""
-    ways = ("to_target", "to_initiator")
-    sent = [sum(row[f"stream_bytes_{way}"] for row in session.connections) for way in ways]
     is_in_turn = session.workload is not None and session.workload.queue_depth == 1
-    return int(sum(sent) if is_in_turn else max(sent))
+    return int(sum(_ways(session)) if is_in_turn else max(_ways(session)))
 
 
 def used_share(session: Session, found: Line) -> float:
-    """How much of what the line carries in the I/O time the session sent."""
-    return float(sent_bytes(session) / (found.bytes_per_s * session.jobs_ns / 1e9))
+    """How much of what the line carries in the I/O time the session sent, both ways together: each may be the limit in
+    turn.
+    """
+    return float(sum(_ways(session)) / (found.bytes_per_s * session.jobs_ns / 1e9))
 
 
 def of_one(connections: Table, senders: Table, numbers: Iterable[int]) -> Line | None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.measure.facts import Facts
+from iscsitrace.measure.facts import Facts, workloads
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 
@@ -29,9 +29,21 @@ TIMEOUT_NS: Final = 200_000_000
 """Least retransmission time-out of Linux (RFC 6298 says 1 s)."""
 
 
-def timeouts(facts: Facts) -> NDArray[Any]:
-    """The recoveries of each subject in which data was lost, and a retransmission time-out passed without an answer."""
-    return facts.count("recoveries", _is_timeout)
+def beyond_a_queue(facts: Facts) -> NDArray[Any]:
+    """The recoveries of each subject whose losses a full queue does not explain.
+
+    A retransmission time-out passed without an answer, or what was lost went against the reads or writes, in the
+    direction that has no queue.
+    """
+    recoveries, places = facts.table("recoveries"), facts.places("recoveries")
+    asked = facts.once(workloads)
+    # 1 where the data go to the target alone, 0 to the initiator alone, -1 both ways
+    ways = np.full(len(facts) + 1, -1)
+    ways[asked.numbers] = np.select([asked.words == "write", asked.words == "read"], [1, 0], -1)
+    way = ways[places]
+    is_against = (way >= 0) & (recoveries.raw("to_target") != way) & recoveries.each(_is_loss)
+    is_beyond = (places >= 0) & (is_against | recoveries.each(_is_timeout))
+    return np.bincount(places[is_beyond], minlength=len(facts))
 
 
 def _is_timeout(recoveries: Table) -> NDArray[Any]:

@@ -98,6 +98,22 @@ def test_a_poor_capture_gets_no_headline_if_it_hides_the_limiter() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("count", "decoded_bytes", "name"),
+    [
+        # what is not decoded may be most of the commands
+        (7, 790_000, "capture_poor"),
+        (7, 810_000, "too_short"),
+        # enough of them are left
+        (8, 790_000, "queue_depth_low"),
+    ],
+)
+def test_few_commands_mean_nothing_where_a_fifth_is_not_decoded(count: int, decoded_bytes: int, name: str) -> None:
+    story = Story().tasks(count, ("propagation", 16 * MS))
+    story.connection["explained_bytes_to_initiator"] = decoded_bytes
+    assert story.opinion().headline.name == name
+
+
 # --- headlines
 
 

@@ -96,13 +96,13 @@ def test_a_line_that_could_carry_more_than_was_sent_is_not_full() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "depth", "is_full"), [(1_250_000, 1, True), (1_260_000, 1, False), (1_250_000, 2, False)]
+    ("rate", "depth", "is_full"), [(1_250_000, 1, True), (1_260_000, 1, False), (1_250_000, 2, True)]
 )
 def test_reads_and_writes_in_turn_fill_a_line_together(rate: int, depth: int, is_full: bool) -> None:
     own = {"to_target": False, **LINE, "line_bytes_per_s": rate}
     made = Story().tasks(10, *BUSY, queue_depth=depth).add("senders", **own).add("senders", to_target=True)
     made.rows["connections"][0] |= {"stream_bytes_to_target": 500_000, "stream_bytes_to_initiator": 500_000}
-    # of several at once neither direction is full
+    # of several at once each way may be the limit in turn: something is on the line for 80 % of the time
     assert ("line_saturated" in names(made)) == is_full
 
 
@@ -193,6 +193,33 @@ def test_losses_lead_before_a_full_line_where_a_time_out_passed_without_an_answe
     made.add("recoveries", cause=cause, time_first_ns=40 * MS, time_last_ns=(40 + took_ms) * MS, **LOST)
     assert "loss" in names(made)
     assert made.opinion().headline.name == name
+
+
+@pytest.mark.parametrize(("to_target", "name"), [(False, "line_saturated"), (True, "loss")])
+def test_losses_against_the_data_lead_before_a_full_line(to_target: bool, name: str) -> None:
+    # reads: the commands have no queue that could drop them
+    made = story(*LOSING, **LOADED)
+    times = {"time_first_ns": 40 * MS, "time_last_ns": 50 * MS}
+    made.add("recoveries", cause="fast", **times, **LOST | {"to_target": to_target})
+    assert made.opinion().headline.name == name
+
+
+@pytest.mark.parametrize(
+    ("standing_ns", "rate", "is_found"),
+    [
+        # the queue of a burst is empty before the next
+        (0, 1_200_000, False),
+        # it stood
+        (250 * MS, 1_200_000, True),
+        # nothing tells a burst from another queue
+        (0, None, True),
+    ],
+)
+def test_the_queue_of_bursts_is_no_standing_one(standing_ns: int, rate: int | None, is_found: bool) -> None:
+    made = Story().tasks(10, ("propagation", 40 * MS), ("transfer", 60 * MS))
+    line = {"line_bytes_per_s": rate, "line_wire_bytes_per_s": rate, "standing_queue_ns": standing_ns}
+    made.add("senders", to_target=False, **LOADED | line)
+    assert ("standing_queue" in names(made)) == is_found
 
 
 @pytest.mark.parametrize(("loaded_ns", "is_found"), [(24 * MS, True), (23.9 * MS, False)])
