@@ -1,7 +1,8 @@
 """Plans against the simulated world: settings drawn by seed, planned, and run as planned.
 
-A plan is true where the wanted throughput is reached within 5 %. A plan asks for too much where one step less would
-have reached it, too. Prints, and asserts nothing.
+A plan is true where the wanted throughput is reached within 5 %; that a change is not enough is true where the best of
+it does not exceed what was wanted by as much. A plan asks for too much where one step less would have reached it, too.
+Prints, and asserts nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ SETTINGS, MIRRORS = 40, 20
 _PATH_MOST_BYTES = 1 << 20
 """Bytes under way on a drawn path, at most: larger ones take long to simulate."""
 _RUN_MOST_BYTES = 400 << 20
+_COMMAND_MOST_NS = 10e9
+"""Longest command: initiators abort longer ones."""
 _SEEDS, _LOSSES = (1, 2, 3, 4), 200
 _KIB = 1 << 10
 
@@ -56,7 +59,11 @@ class Tried:
 
     @property
     def is_true(self) -> bool:
-        """Whether it is enough; a distance is also not shorter than needed, but for the margin under losses."""
+        """Whether it is enough, or not enough, as it says; a distance is also not shorter than needed, but for the
+        margin under losses.
+        """
+        if not self.plan.is_enough:
+            return self.measured <= 1 + NEAR
         is_exact = self.plan.name == "delay_ns" and not self.plan.prediction.setting.loss
         return self.measured >= 1 - NEAR and (self.measured <= 1 + NEAR or not is_exact)
 
@@ -119,16 +126,18 @@ def _drawn(chance: random.Random, *, is_mirror: bool) -> Drawn | None:
 
 
 def tried(one: Drawn) -> Iterator[Tried]:
-    """Each plan of a setting that is enough, as it ran; those that take too long to simulate are left out, those that
-    hold at any distance, and those that the model calls out of its range.
+    """Each plan of a setting as it ran; those that take too long to simulate are left out, those that hold at any
+    distance, and those that the model calls out of its range.
     """
     for plan in plans(one.setting, one.wanted_bytes_per_s):
-        if not (plan.is_enough and plan.prediction.is_in_range):
+        if not plan.prediction.is_in_range:
             continue
         setting = plan.prediction.setting
         if _bytes(setting) > _RUN_MOST_BYTES or setting.delay_ns >= DELAY_MOST_NS:
             continue
-        less = _one_step_less(plan)
+        if plan.prediction.period_ns > _COMMAND_MOST_NS:
+            continue
+        less = _one_step_less(plan) if plan.is_enough else None
         wanted, queue = one.wanted_bytes_per_s, burst_packets(setting)
         measured, drop_count = _ran(setting, one, queue)
         yield Tried(plan, measured / wanted, _ran(less, one, queue)[0] / wanted if less else None, drop_count)
@@ -200,7 +209,9 @@ def _show(number: int, one: Drawn, each: Tried) -> None:
     about += f" QD {setting.queue_depth}x{setting.connections} s {setting.service_ns / 1e6:g}"
     about += f" W {setting.window_bytes >> 10}K" if setting.window_bytes else ""
     about += f" p {setting.loss:g} {setting.congestion_control}" if setting.loss else ""
-    values = ", ".join(f"{name.removesuffix('_bytes')} {value}" for name, value in each.plan.values.items())
+    values = "not enough, " if not each.plan.is_enough else ""
+    values += ", ".join(f"{name.removesuffix('_bytes')} {value}" for name, value in each.plan.values.items())
+    values += each.plan.name if not each.plan.is_enough else ""
     less = "" if each.less is None else f"{each.less:6.3f}"
     mark = "" if each.is_true else "  NOT TRUE"
     mark += "" if each.is_least else "  too much"

@@ -26,7 +26,7 @@ COUNT_MOST: Final = 1_024
 """Commands in flight on a connection up to which a plan looks: the most that node.session.queue_depth takes."""
 CONNECTIONS_MOST: Final = 64
 DELAY_MOST_NS: Final = 1e9
-_WINDOW_MOST: Final = 1 << 30
+_WINDOW_MOST: Final = 65_535 << 14
 """The largest window of TCP (RFC 7323, section 2.3)."""
 _BLOCK_GRAIN, _WINDOW_GRAIN = 4_096, 4_096
 """A page."""
