@@ -86,9 +86,9 @@ def sections(asked: Asked, found: Planned) -> Iterator[Section]:
 
 
 def _wanted(found: Planned) -> str:
-    text = (
-        f"The load as it is carries {amounts.rate(found.now.throughput_bytes_per_s)}, limited by {_limit(found.now)}."
-    )
+    now = found.now.throughput_bytes_per_s
+    enough = ", which is enough" if now >= found.wanted_bytes_per_s else ""
+    text = f"The load as it is carries {amounts.rate(now)}{enough}, limited by {_limit(found.now)}."
     if found.near is None:
         return text
     near = found.near.throughput_bytes_per_s

@@ -56,6 +56,12 @@ def test_a_rate_is_in_bytes_or_bits() -> None:
     assert of_bytes == of_bits
 
 
+def test_a_load_that_is_enough_says_so() -> None:
+    shown = plan("read", *PATH, "--queue-depth", "8", "--reach", "3MB/s").stdout
+    assert ", which is enough, limited by round trips." in shown
+    assert "which is enough" not in plan("read", *PATH, "--reach", "30MB/s").stdout
+
+
 def test_a_mirror_is_planned_by_the_delays_to_its_targets() -> None:
     found = document("write", "--target-delay", "4ms,25ms", "--rate", "1Gbit", "--reach", "2MB/s")
     (far,) = (each for each in found["plans"] if each["change"] == "delay_ns")
