@@ -222,9 +222,15 @@ impl Gap<'_> {
         } else if before.owin > 0 && self.is_held_for_ack() {
             Some(part::ACK_WAIT)
         } else {
-            // a PDU is whole before it is sent: beyond the sender's own tap the path held the rest of it
-            self.released_by_ack().or_else(|| (!self.is_near).then_some(part::PROPAGATION))
+            self.without_nagle()
         }
+    }
+
+    /// What held a sender that waits for no ACK of a short segment: within a PDU a window, and between PDUs nothing. A PDU is
+    /// whole before it is sent: beyond the sender's own tap the path held the rest of it.
+    pub fn without_nagle(&self) -> Option<u8> {
+        let by_path = || (!self.is_near).then_some(part::PROPAGATION);
+        self.released_by_ack().or_else(by_path).filter(|_| self.stop.is_within_pdu)
     }
 
     /// The window whose room an ACK made, if the sender went on within an RTT of it.

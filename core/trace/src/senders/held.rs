@@ -31,9 +31,9 @@ enum Assumed {
     Nothing,
     /// This window scale, which is inferred.
     Scale(u8),
-    /// That the sender uses Nagle's algorithm; and whether it had more to send in any case.
+    /// That the sender uses Nagle's algorithm; and what held it otherwise, if anything did.
     Nagle {
-        has_more: bool,
+        otherwise: Option<u8>,
     },
 }
 
@@ -63,7 +63,7 @@ impl Spans {
         let (to_ns, frame) = (gap.seen.time_ns, gap.seen.frame);
         let assumed = match (part, gap.stop.state.inferred_scale) {
             (part::RECEIVE_WINDOW, Some(shift)) => Assumed::Scale(shift),
-            (part::ACK_WAIT, _) => Assumed::Nagle { has_more: gap.stop.has_more() },
+            (part::ACK_WAIT, _) => Assumed::Nagle { otherwise: gap.without_nagle() },
             _ => Assumed::Nothing,
         };
         let is_same = |span: &Span| {
@@ -82,17 +82,15 @@ impl Spans {
     }
 
     /// The spans. A window that seemed full was not if its inferred scale has grown since; it may not have been if nothing
-    /// proves the scale. What depends on a queue, too, is then no wait. Without Nagle's algorithm a sender that had more to
-    /// send waited for another reason, and one that had not did not wait.
+    /// proves the scale. What depends on a queue, too, is then no wait. A sender that does not use Nagle's algorithm
+    /// waited for another reason, or did not wait.
     pub fn iter<'a>(&'a self, scale: &'a WindowScale, has_nagle: bool) -> impl Iterator<Item = Limited> + 'a {
         let judged = move |span: &Span| match span.assumed {
             Assumed::Scale(shift) if shift != scale.inferred() => {
                 Some(Limited { part: part::CONGESTION_WINDOW, ..span.limited })
             }
             Assumed::Scale(_) if !scale.is_proven() => Some(Limited { part: part::UNKNOWN, ..span.limited }),
-            Assumed::Nagle { has_more } if !has_nagle => {
-                has_more.then_some(Limited { part: part::CONGESTION_WINDOW, ..span.limited })
-            }
+            Assumed::Nagle { otherwise } if !has_nagle => otherwise.map(|part| Limited { part, ..span.limited }),
             _ => Some(span.limited),
         };
         let is_likely = |wait: &Limited| !wait.needs_queue || wait.part == part::RECEIVE_WINDOW;
