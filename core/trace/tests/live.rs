@@ -342,13 +342,14 @@ fn rows_are_held_while_they_are_recent() {
     (0..2).for_each(|_| script.write(0, 2, 0));
     let conversation = script.finish();
     let settings = Settings { clock_after: None, has_dynamics: false, ..Settings::default() };
-    for (silence_s, row_count) in [(2, 7 + 4 + 1), (30, 1 + 2)] {
+    for (silence_s, row_count) in [(2, 7 + 4 + 1 + 2), (30, 1 + 2)] {
         let mut packets = frames(&conversation);
         packets.push((silence_s * SECOND_NS, &[0; 60]));
         packets.push(((silence_s + 3) * SECOND_NS, &[0; 60]));
         let source = Box::new(Cursor::new(pcapng(packets.into_iter())));
         let live = Live::start(Origin::Reader("test".to_owned(), source), settings.clone()).expect("a capture");
-        // seven commands, four R2Ts and a login; later the last write, which waits for the next command, and its R2Ts
+        // seven commands, four R2Ts, a login, and two violations: keys that stayed unanswered. Later the last write, which
+        // waits for the next command, and its R2Ts
         assert_eq!(views(live).1.row_count(), row_count, "after {silence_s} s");
     }
 }
