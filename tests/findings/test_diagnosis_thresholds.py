@@ -6,11 +6,15 @@ This file has the thresholds that the test files of the families do not test on 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import pytest
 
+from iscsitrace.findings.concurrency import deeper
+from iscsitrace.fit import gain
 from iscsitrace.measure import system_calls
+from iscsitrace.measure.grouping import Grouping
 from iscsitrace.measure.system_calls import SystemCall
 from tests.support.story import SECOND, Story
 from tests.support.tables_by_hand import MS, table
@@ -281,29 +285,25 @@ def on_a_line(transfer_ms: float) -> Story:
     return story.kept_filled(200, 2, *parts, data_pdu_bytes_max=BLOCK)
 
 
-def changes(story: Story, name: str, word: str) -> list[str]:
-    found = story.found(name)
-    assert found
-    return [gain.change.partition(" (")[0] for gain in found.gains if word in gain.change]
-
-
 @pytest.mark.parametrize(("more", "depths"), [(1.03, [8, 32]), (1.01, [8])])
 def test_a_further_step_is_shown_if_it_gains_two_percent(more: float, depths: list[int]) -> None:
     """The line can carry `more` times the throughput of eight commands in flight: 16 + t = 8 * more * t."""
-    story = on_a_line(16 / (8 * more - 1))
-    assert changes(story, "queue_depth_low", "queue depth") == [f"queue depth {depth}" for depth in depths]
+    asked = gain.of_session(Grouping(on_a_line(16 / (8 * more - 1)).source()).sessions[0])
+    assert asked is not None
+    steps = islice(deeper(asked.measured.situation), 2)
+    assert [each.change for each in asked.gains(steps)] == [f"queue depth {depth}" for depth in depths]
 
 
 def test_the_line_rate_is_known_within_two_percent() -> None:
     """Eight at once fill a line of 4 ms per block; of two there is one each 10 ms."""
     found = on_a_line(4).found("queue_depth_low")
     assert found
-    gain = found.gains[0]
-    assert gain.throughput_factor == pytest.approx(10 / 4, rel=1e-6)
+    first = found.gains[0]
+    assert first.throughput_factor == pytest.approx(10 / 4, rel=1e-6)
     # of 20 ms 16 are no transfer, which a slower line does not make longer
-    assert gain.low == pytest.approx(1 / 2 + 2 * 0.98, rel=0.006)
+    assert first.low == pytest.approx(1 / 2 + 2 * 0.98, rel=0.006)
     # a faster line takes nothing away but the time in which nothing was on it
-    assert gain.high == pytest.approx(10 / 4, rel=0.006)
+    assert first.high == pytest.approx(10 / 4, rel=0.006)
 
 
 def test_a_session_that_reads_and_writes_has_no_gains() -> None:
