@@ -135,8 +135,8 @@ def _section(title: str, *, has_several: bool) -> Section[dict[str, Any]]:
         for name, key, kind, text in _OPTIONS[title]
     ]
     if title == "Path":
-        again = " repeatable for several mirrors." if has_several else ""
-        text = f"A mirror: the delay to each target;{again} The targets share the line."
+        again = "; repeatable for several mirrors" if has_several else ""
+        text = f"A mirror: the delay to each target{again}. The targets share the line."
         kind = Several(Duration())
         made.insert(1, option("--target-delay", "target_delays_ns", type=kind, multiple=has_several, help=text))
     return Section(title, _given, *made)
