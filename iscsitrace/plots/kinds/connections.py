@@ -129,9 +129,9 @@ def draw(figure: Figure, found: Connections) -> None:
     number, rate, latency, even = figure.subplots(4, 1, sharex=True, height_ratios=(1.4, 1.4, 1, 1))
     time = TimeAxis(found.view)
     edges = time.of(found.edges_ns)
-    number.stairs(
-        found.counts, time.of(found.changes_ns), baseline=None, color=style.BLACK, linewidth=1.4,
-        label="connections in use",
+    number.plot(
+        time.of(found.changes_ns), [*found.counts, *found.counts[-1:]], color=style.BLACK, linewidth=1.4,
+        drawstyle="steps-post", label="connections in use",
     )  # fmt: skip
     number.set_ylabel("connections")
     number.yaxis.set_major_locator(MaxNLocator("auto", integer=True))
