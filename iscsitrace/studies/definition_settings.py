@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from iscsitrace.lab.settings.kinds import Kind, Value
 from iscsitrace.lab.settings.table import SETTINGS
+
+Text = Annotated[str, Meta(pattern=r"\S")]
+"""More than white space."""
 
 
 class Mistake(ValueError):

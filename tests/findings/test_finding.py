@@ -189,7 +189,7 @@ def test_a_finding_as_json() -> None:
     assert document["gain"] == document["gains"][0]
     # a command waits only for the RTT: one of twice the size has twice the throughput
     assert (document["gain"]["change"], document["gain"]["throughput_factor"]) == ("256 KiB I/O", 2)
-    assert document["advice"] == PROBLEMS["block_size_small"].advice[0].text
+    assert document["advice"] == PROBLEMS["block_size_small"].advice[1].text
 
 
 def test_the_diagnosis_of_a_session_uses_only_its_rows() -> None:

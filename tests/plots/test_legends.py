@@ -33,6 +33,8 @@ NAMES = (
     "write-r2t-rounds",
 )
 NAMED_IN_PLACE = {
+    # the number in use and the throughput have axes of their own
+    "connections": {style.BLACK},
     # a lane: its session is named beside it
     "events": {style.PALE},
     # the uprights of hosts and tap have their names on top, the heat map has a scale

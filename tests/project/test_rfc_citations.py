@@ -27,7 +27,9 @@ SOURCES = (
     "tools/*.py",
     "docs/*.md",
 )
-FILES = sorted({file for pattern in SOURCES for file in ROOT.glob(pattern)} - {Path(__file__).resolve()})
+# sections of the studies' papers
+_OF_PAPERS = ROOT / "docs" / "reproduction.md"
+FILES = sorted({file for pattern in SOURCES for file in ROOT.glob(pattern)} - {Path(__file__).resolve(), _OF_PAPERS})
 
 # Between two words there may be a new line of a comment or of a string.
 _GAP = r"""[\s\\/!#"]+"""

@@ -206,7 +206,8 @@ def busy_ns(view: Trace) -> int:
 
 
 @recorded
-@pytest.mark.parametrize("name", [name for name in RECORDINGS if "read" in name])
+# where packets overtake each other, the target's own tap takes some of the path for its service
+@pytest.mark.parametrize("name", [name for name in RECORDINGS if "read" in name and "reorder" not in name])
 def test_service_times_are_those_of_the_target_s_own_tap(name: str) -> None:
     trace, _ = pair(name)
     own, far, joined = (target_service_ns(view) for view in (trace.tap_list[0].trace, trace.tap_list[-1].trace, trace))

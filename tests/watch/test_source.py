@@ -82,8 +82,8 @@ def test_an_interface_is_captured_by_a_child_with_the_filter(monkeypatch: pytest
         open_source(name, Settings(capture_filter="tcp"), capture_options=["-B", "8"])
         command, captured, settings, _ = seen.pop()
         assert (captured, settings.capture_filter, settings.lag_max_ns) == (name, None, 2 * SECOND_NS)
-        assert command[1:] == ["-m", "iscsitrace", "capture", "-q", "-i", name, "-f", "tcp", "-B", "8", "-w", "-"]
-    assert capture_command("lo", None, [])[4:] == ["-q", "-i", "lo", "-w", "-"]
+        assert command[1:] == ["-P", "-m", "iscsitrace", "capture", "-q", "-i", name, "-f", "tcp", "-B", "8", "-w", "-"]
+    assert capture_command("lo", None, [])[5:] == ["-q", "-i", "lo", "-w", "-"]
 
 
 def child(program: str) -> Watched:
