@@ -20,8 +20,8 @@ use netlink_packet_sock_diag::constants::{
     AF_INET, AF_INET6, INET_DIAG_CONG, INET_DIAG_INFO, IPPROTO_TCP, SOCK_DIAG_BY_FAMILY,
 };
 use netlink_packet_sock_diag::inet::{ExtensionFlags, InetRequest, InetResponseHeader, SocketId, StateFlags};
+use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_SOCK_DIAG;
-use netlink_sys::{Socket, SocketAddr as NetlinkAddress};
 use rustc_hash::FxHashMap;
 
 use crate::files::now_ns;
@@ -69,8 +69,8 @@ impl Sampler {
     /// The kernel has no sock_diag for TCP (`modprobe tcp_diag`).
     pub(crate) fn new(interval: Duration) -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_SOCK_DIAG)?;
+        // not connected, which a confined capture cannot: without an address requests go to the kernel
         socket.bind_auto()?;
-        socket.connect(&NetlinkAddress::new(0, 0))?;
         // the kernel replies while a request is sent: a reply that is not there will never come
         socket.set_non_blocking(true)?;
         let mut sampler = Self {
