@@ -123,6 +123,6 @@ def side(outcome: str, status: tuple[int, int] | None) -> str | None:
 
 
 def _of_outcome(outcome: str, status: tuple[int, int] | None) -> Advice:
-    if outcome in ("disagreed", "algorithm"):
-        return _KEYS if outcome == "disagreed" else _ALGORITHM
-    return of([status])[0] if outcome == "refused" and status else _SILENCE
+    if outcome == "refused" and status:
+        return of([status])[0]
+    return {"disagreed": _KEYS, "algorithm": _ALGORITHM}.get(outcome, _SILENCE)

@@ -235,16 +235,19 @@ def _stages(
 ) -> list[Stage]:
     """The times with one number of connections in use that are long enough, in order; commands by their end."""
     edges = np.unique(np.concatenate([first, last]))
+    # begun, but for those that are over
+    begun_count = np.searchsorted(np.sort(first), edges[:-1], side="right")
+    counts = begun_count - np.searchsorted(np.sort(last), edges[1:], side="left")
     found: list[Stage] = []
-    for since, until in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        in_use = (first <= since) & (last >= until)
+    for since, until, count in zip(edges[:-1].tolist(), edges[1:].tolist(), counts.tolist(), strict=True):
         # commands that end in this time
         low, high = (int(each) for each in np.searchsorted(ends, (since, until), side="right"))
         is_old = starts[low:high] < since
         settled = int(ends[low:high][is_old].max(initial=since))
         low += int(np.searchsorted(ends[low:high], settled, side="right"))
-        if high - low < COMMANDS * in_use.sum() or not in_use.any():
+        if not count or high - low < COMMANDS * count:
             continue
+        in_use = (first <= since) & (last >= until)
         chosen = slice(low, high)
         begun = np.maximum(starts[chosen], settled)
         order = np.argsort(begun, kind="stable")

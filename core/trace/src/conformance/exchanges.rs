@@ -424,9 +424,9 @@ impl Exchanges {
         let waited_ns =
             |closed_ns: Option<i64>, since_ns: i64| closed_ns.map(|closed_ns| closed_ns.saturating_sub(since_ns));
         if let Some(logout) = self.logout
-            && waited_ns(closed_ns(Side::Target), logout.time_ns) >= Some(UNANSWERED_NS)
+            && let Some(waited_ns) = waited_ns(closed_ns(Side::Target), logout.time_ns)
+            && waited_ns >= UNANSWERED_NS
         {
-            let waited_ns = waited_ns(closed_ns(Side::Target), logout.time_ns).unwrap_or(0);
             sight.report(Found::new(Rule::M5, Side::Target, logout).only_seen(waited_ns.unsigned_abs()));
         }
         for (pings, rule, side, asker) in [
