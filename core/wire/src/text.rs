@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
+
 /// Longest key name (RFC 7143 section 6.1), in bytes.
 pub const KEY_LENGTH_MAX_BYTES: usize = 63;
 
@@ -71,8 +73,8 @@ fn pair(line: &[u8]) -> Result<(&str, Cow<'_, str>), Malformed> {
 
 /// The parts before and after the first `separator`.
 fn split_at_byte(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
-    let mut parts = bytes.splitn(2, |byte| *byte == separator);
-    Some((parts.next()?, parts.next()?))
+    let place = memchr(separator, bytes)?;
+    Some((bytes.get(..place)?, bytes.get(place + 1..)?))
 }
 
 /// A boolean-value: `Yes` or `No`.
@@ -88,14 +90,13 @@ pub fn boolean(value: &str) -> Option<bool> {
 /// A numerical-value of at most 64 bits: a decimal-constant, or a hex-constant that starts with `0x` or `0X`.
 #[must_use]
 pub fn numeric(value: &str) -> Option<u64> {
-    // from_str_radix accepts a sign, which no constant of RFC 7143 has.
-    if let Some(digits) = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X")) {
-        return if digits.starts_with('+') { None } else { u64::from_str_radix(digits, 16).ok() };
+    match value.as_bytes() {
+        // from_str_radix accepts a sign, which no constant of RFC 7143 has
+        [b'+', ..] | [b'0', b'x' | b'X', b'+', ..] => None,
+        [b'0', b'x' | b'X', ..] => u64::from_str_radix(value.get(2..)?, 16).ok(),
+        [b'0', _, ..] => None,
+        _ => value.parse().ok(),
     }
-    if value.starts_with('+') || (value.starts_with('0') && value != "0") {
-        return None;
-    }
-    value.parse().ok()
 }
 
 #[cfg(test)]

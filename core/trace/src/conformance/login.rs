@@ -199,6 +199,7 @@ impl Login {
             return;
         }
         let whole = if was_continued { Cow::Owned(std::mem::take(&mut self.parts[own])) } else { Cow::Borrowed(part) };
+        self.values.reserve(whole.len());
         for (name, value) in text::pairs(&whole).flatten() {
             let Some(place) = KEYS.iter().position(|key| key.name == name) else { continue };
             self.key(place, &value, side, at, sight);

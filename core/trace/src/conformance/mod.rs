@@ -99,6 +99,13 @@ impl Judge {
         self.agreed.is_alone
     }
 
+    /// Prefetches what it needs for a PDU of a command.
+    pub(crate) fn prefetch(&self) {
+        iscsitrace_sys::prefetch_value(&self.agreed);
+        iscsitrace_sys::prefetch_value(&self.numbers);
+        iscsitrace_sys::prefetch_value(&self.tasks);
+    }
+
     /// PDUs may have passed that were not seen.
     pub(crate) fn begin_anew(&mut self) {
         self.is_whole = false;
@@ -169,7 +176,7 @@ impl Judge {
             self.has_begun = true;
             self.is_whole = opcode == Opcode::LoginRequest && around.is_named;
         }
-        let has_wrong_digest = [pdu.header_digest_ok, pdu.data_digest_ok].contains(&Some(false));
+        let has_wrong_digest = pdu.header_digest_ok == Some(false) || pdu.data_digest_ok == Some(false);
         self.has_recovered |= has_wrong_digest || opcode == Opcode::SnackRequest;
         if pdu.header.len() < LENGTH_BYTES || pdu.header_digest_ok == Some(false) || pdu.is_unfinished {
             self.begin_anew();

@@ -15,8 +15,8 @@ use crate::stream::stamp::Stamp;
 
 /// After so long without a command, where one came within [`SETTLED_NS`] of the other, an initiator has stopped.
 const STOPPED_NS: i64 = 10 * SETTLED_NS;
-/// CmdSN whose tags are kept.
-const TAGS_KEPT: usize = 32;
+/// CmdSN whose tags are kept: two lines of a processor's cache.
+const TAGS_KEPT: usize = 16;
 /// An ExpStatSN that lags by so many statuses does not follow them: no queue is so deep.
 const LAG_MAX: i32 = 4096;
 
@@ -29,6 +29,28 @@ struct Skipped {
     is_behind_immediate: bool,
 }
 
+/// CmdSN and tag of the latest PDUs that are not immediate: a ring.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Tags([(SerialNumber, u32); TAGS_KEPT]);
+
+impl Default for Tags {
+    fn default() -> Self {
+        Self([(SerialNumber::default(), RESERVED_TAG); TAGS_KEPT])
+    }
+}
+
+impl Tags {
+    fn note(&mut self, number: SerialNumber, tag: u32) {
+        self.0[number.0 as usize % TAGS_KEPT] = (number, tag);
+    }
+
+    /// The tag of the PDU that had a number.
+    fn of(&self, number: SerialNumber) -> Option<u32> {
+        let (noted, tag) = self.0[number.0 as usize % TAGS_KEPT];
+        (noted == number && tag != RESERVED_TAG).then_some(tag)
+    }
+}
+
 /// The numbers of a connection since the last hole.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Numbers {
@@ -36,8 +58,7 @@ pub(super) struct Numbers {
     skipped: Option<Skipped>,
     /// The CmdSN of the last immediate PDU, if no other came after it.
     immediate: Option<SerialNumber>,
-    /// CmdSN and tag of the latest commands: a ring.
-    tags: [Option<(SerialNumber, u32)>; TAGS_KEPT],
+    tags: Tags,
     /// The last ExpCmdSN.
     exp_cmd: Option<SerialNumber>,
     /// The highest ExpCmdSN, and the PDU that said it.
@@ -127,7 +148,7 @@ impl Numbers {
             let is_behind_immediate = distance == 1 && self.immediate == Some(next);
             self.skipped = Some(Skipped { number: next, next: cmd_sn, at, is_behind_immediate });
         }
-        self.tags[cmd_sn.0 as usize % TAGS_KEPT] = Some((cmd_sn, tag));
+        self.tags.note(cmd_sn, tag);
         self.next_cmd = Some(cmd_sn.next());
         self.immediate = None;
         self.interval_ns = self.commanded_ns.map(|before_ns| at.time_ns.saturating_sub(before_ns));
@@ -142,8 +163,7 @@ impl Numbers {
             self.skipped = None;
             return;
         }
-        let before = self.tags[cmd_sn.0 as usize % TAGS_KEPT].filter(|&(number, _)| number == cmd_sn);
-        if let (Some((_, other)), Some(next)) = (before, self.next_cmd)
+        if let (Some(other), Some(next)) = (self.tags.of(cmd_sn), self.next_cmd)
             && other != tag
             && sight.agreed.is_alone
         {

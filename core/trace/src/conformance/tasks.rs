@@ -3,6 +3,7 @@
 //! Only commands whose header was seen since the last hole are judged.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
@@ -23,8 +24,6 @@ const OPEN_MAX: usize = 1 << 16;
 const ROUNDS_MAX: usize = 256;
 /// Ended tasks whose tags are kept: what was under way for them may still come.
 const ENDED_KEPT: usize = 64;
-/// Ended tasks whose memory is kept.
-const SPARE_MAX: usize = 8;
 /// Bursts without F that are kept.
 const UNFINISHED_MAX: usize = 64;
 /// Tags of two tasks at a time that are kept.
@@ -104,12 +103,8 @@ enum End {
 
 /// The commands of a connection since the last hole.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-#[allow(clippy::vec_box, reason = "the boxes go back into the table of open tasks")]
 pub(super) struct Tasks {
     open: FxHashMap<u32, Box<Task>>,
-    /// The memory of ended tasks, for others.
-    #[serde(skip)]
-    spare: Vec<Box<Task>>,
     ended: VecDeque<(u32, End)>,
     unfinished: Vec<Unfinished>,
     /// Tags that two tasks had at a time: what comes for them may be of either.
@@ -211,16 +206,7 @@ impl Tasks {
         }
         task.judge_first_burst(tag, at, sight);
         if self.open.len() < OPEN_MAX {
-            let place = match self.spare.pop() {
-                Some(mut place) => {
-                    task.rounds = std::mem::take(&mut place.rounds);
-                    task.rounds.clear();
-                    *place = task;
-                    place
-                }
-                None => Box::new(task),
-            };
-            self.open.insert(tag, place);
+            self.open.insert(tag, Box::new(task));
         }
     }
 
@@ -269,20 +255,16 @@ impl Tasks {
         }
     }
 
-    /// The task that a PDU of the target answers; T2 and T3 if there is none.
-    fn answered(&mut self, bhs: Bhs<'_>, is_final: bool, at: Stamp, sight: &mut Sight<'_>) -> Option<u32> {
-        let tag = bhs.initiator_task_tag()?;
-        if self.open.contains_key(&tag) {
-            return Some(tag);
-        }
+    /// T2 and T3: a PDU of the target that answers no open task.
+    #[cold]
+    fn unclaimed(&self, tag: u32, is_final: bool, at: Stamp, sight: &mut Sight<'_>) {
         let end = self.ended.iter().rev().find(|(ended, _)| *ended == tag).map(|&(_, end)| end);
         let rule = match end {
             None if sight.is_whole && sight.agreed.is_alone => Rule::T2,
             Some(End::Status) if is_final && !sight.is_recovering => Rule::T3,
-            _ => return None,
+            _ => return,
         };
         sight.report(Found::new(rule, Side::Target, at).only_seen(tag));
-        None
     }
 
     fn data_in(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
@@ -294,20 +276,21 @@ impl Tasks {
                 sight.report(found(Rule::D15).only_seen(status));
             }
         }
-        let Some(tag) = self.answered(bhs, has_status, at, sight) else { return };
-        if let Some(task) = self.open.get_mut(&tag) {
-            task.data_in(bhs, tag, at, sight);
-        }
+        let Some(tag) = bhs.initiator_task_tag() else { return };
+        let Entry::Occupied(mut open) = self.open.entry(tag) else {
+            return self.unclaimed(tag, has_status, at, sight);
+        };
+        open.get_mut().data_in(bhs, tag, at, sight);
         if has_status {
-            self.end(bhs, tag, at, sight);
+            let task = open.remove();
+            self.end(&task, bhs, tag, at, sight);
         }
     }
 
     fn ready_to_transfer(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
-        let Some(tag) = self.answered(bhs, false, at, sight) else { return };
-        if let Some(task) = self.open.get_mut(&tag) {
-            task.ready_to_transfer(bhs, tag, at, sight);
-        }
+        let Some(tag) = bhs.initiator_task_tag() else { return };
+        let Some(task) = self.open.get_mut(&tag) else { return self.unclaimed(tag, false, at, sight) };
+        task.ready_to_transfer(bhs, tag, at, sight);
     }
 
     fn data_out(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
@@ -321,18 +304,17 @@ impl Tasks {
     }
 
     fn response(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
-        let Some(tag) = self.answered(bhs, true, at, sight) else { return };
-        self.end(bhs, tag, at, sight);
+        let Some(tag) = bhs.initiator_task_tag() else { return };
+        match self.open.remove(&tag) {
+            Some(task) => self.end(&task, bhs, tag, at, sight),
+            None => self.unclaimed(tag, true, at, sight),
+        }
     }
 
     /// The final response of a task.
-    fn end(&mut self, bhs: Bhs<'_>, tag: u32, at: Stamp, sight: &mut Sight<'_>) {
-        let Some(task) = self.open.remove(&tag) else { return };
+    fn end(&mut self, task: &Task, bhs: Bhs<'_>, tag: u32, at: Stamp, sight: &mut Sight<'_>) {
         task.judge_end(bhs, tag, at, sight);
         self.note_ended(tag, if task.is_in_doubt { End::Doubtful } else { End::Status });
-        if self.spare.len() < SPARE_MAX {
-            self.spare.push(task);
-        }
         if let Some(place) = self.unfinished.iter().position(|burst| burst.tag == tag) {
             // the target did without the F bit
             let burst = self.unfinished.swap_remove(place);
@@ -610,7 +592,10 @@ impl Task {
         let counted = self.data_in_count + self.next_r2t;
         if let Some(exp_data_sn) = bhs.exp_data_sn().map(|number| number.0)
             && !sight.is_recovering
-            && ![0, self.data_in_count, self.next_r2t, counted].contains(&exp_data_sn)
+            && exp_data_sn != 0
+            && exp_data_sn != self.data_in_count
+            && exp_data_sn != self.next_r2t
+            && exp_data_sn != counted
         {
             sight.report(found(Rule::S17).seen(exp_data_sn, counted));
         }
@@ -640,8 +625,8 @@ impl Task {
         let is_contrary = |asked: u64| (is_over && asked < expected) || (is_under && asked > expected);
         let by_cdb = self.asked_bytes.filter(|&asked| !is_contrary(asked)).map(|asked| asked.abs_diff(expected));
         let by_data = is_under.then(|| expected - self.byte_count.min(expected));
-        let right = [by_cdb, by_data].into_iter().flatten();
-        if right.clone().any(|each| each == residual) { None } else { right.clone().next() }
+        let is_right = by_cdb == Some(residual) || by_data == Some(residual);
+        by_cdb.or(by_data).filter(|_| !is_right)
     }
 }
 

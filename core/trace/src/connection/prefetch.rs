@@ -21,6 +21,7 @@ impl TcpConnection {
         self.halves.iter().for_each(|half| half.order.prefetch());
         if let Content::Iscsi(iscsi) = &self.content {
             iscsi.connection.spans.iter().for_each(Spans::prefetch);
+            iscsi.connection.prefetch_judge();
         }
         if let Some(senders) = self.analysis.here() {
             senders.prefetch_queues();

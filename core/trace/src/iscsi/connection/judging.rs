@@ -1,23 +1,28 @@
 //! What the judge of the protocol gets of a connection.
 
 use iscsitrace_wire::bhs::Bhs;
-use iscsitrace_wire::cdb;
+use iscsitrace_wire::cdb::Operation;
 use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 
 use super::IscsiConnection;
 use crate::conformance::rules::{Rule, Side};
 use crate::conformance::violations::{Found, Report};
-use crate::conformance::{Around, Command, Ended};
+use crate::conformance::{Around, Command, Ended, Judge};
 use crate::context::Context;
 use crate::iscsi::pdu::Pdu;
 use crate::stream::stamp::Stamp;
-use crate::tables::CycleId;
+use crate::tables::{CycleId, NULL_U32};
 
 /// Operation code of READ(32) and WRITE(32), which have more bytes than the header has room for.
 const VARIABLE_LENGTH: u8 = 0x7f;
 /// RDPROTECT and WRPROTECT: the upper bits of byte 1.
 const PROTECT_SHIFT: u32 = 5;
+
+#[cold]
+fn new_judge() -> Box<Judge> {
+    Box::default()
+}
 
 impl IscsiConnection {
     /// PDUs may have passed that were not read.
@@ -29,6 +34,13 @@ impl IscsiConnection {
         }
     }
 
+    /// Prefetches what the judge needs for a PDU.
+    pub(crate) fn prefetch_judge(&self) {
+        if let Some(judge) = &self.judge {
+            judge.prefetch();
+        }
+    }
+
     fn around(&self) -> Around {
         let is_named =
             self.judge.is_none() && !self.has_gap && self.login.negotiation.initiator("InitiatorName").is_some();
@@ -36,14 +48,17 @@ impl IscsiConnection {
     }
 
     /// What a READ or WRITE of a disk asks for: its blocks, of the size that the target said.
-    fn asked_bytes(&self, header: Bhs<'_>, context: &Context) -> Option<u64> {
+    fn asked_bytes(&self, header: Bhs<'_>, cycle: CycleId, context: &Context) -> Option<u64> {
+        let (cycles, row) = (&context.tables.cycles, context.tables.cycles.row(cycle));
+        let operation = Operation::ALL.get(usize::from(*cycles.operation.get(row)?))?;
+        let block_count =
+            cycles.block_count.get(row).filter(|&&count| operation.moves_blocks() && count != NULL_U32)?;
         let units = &context.sessions.state(self.session?)?.units;
         let block_bytes = units.block_bytes(header.lun().map(lun::number)?)?;
         let cdb = header.cdb()?;
-        let decoded = cdb::decode(&cdb, Some(cdb::DISK));
         // with protection information blocks are longer
-        let is_plain = decoded.operation.moves_blocks() && cdb[0] != VARIABLE_LENGTH && cdb[1] >> PROTECT_SHIFT == 0;
-        decoded.block_count.filter(|_| is_plain).map(|blocks| u64::from(blocks) * u64::from(block_bytes))
+        let is_plain = cdb[0] != VARIABLE_LENGTH && cdb[1] >> PROTECT_SHIFT == 0;
+        is_plain.then_some(u64::from(*block_count) * u64::from(block_bytes))
     }
 
     /// The judge gets the header of a SCSI Command; without a cycle nothing certain is known of it.
@@ -55,8 +70,8 @@ impl IscsiConnection {
         context: &mut Context,
     ) {
         let around = self.around();
-        let asked_bytes = self.asked_bytes(header, context);
-        let judge = self.judge.get_or_insert_default();
+        let asked_bytes = cycle.and_then(|cycle| self.asked_bytes(header, cycle, context));
+        let judge = self.judge.get_or_insert_with(new_judge);
         match cycle {
             Some(cycle) => {
                 let command = Command { cycle, asked_bytes };
@@ -77,7 +92,7 @@ impl IscsiConnection {
     /// The judge gets a PDU, after the pass.
     pub(super) fn judge_pdu(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) {
         let (around, session) = (self.around(), self.session);
-        let judge = self.judge.get_or_insert_default();
+        let judge = self.judge.get_or_insert_with(new_judge);
         if pdu.header_digest_ok.is_some() || pdu.data_digest_ok.is_some() {
             let rows = &context.sessions.rows;
             let row = session.map(|session| context.sessions.row(session));

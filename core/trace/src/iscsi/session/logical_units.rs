@@ -33,8 +33,8 @@ struct Known {
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Units {
     known: FxHashMap<u64, Known>,
-    /// The unit of the last command and its device type: the next command often goes there, too.
-    last: Option<(u64, Option<u8>)>,
+    /// The unit of the last command, its device type and the size of its blocks: the next command often goes there, too.
+    last: Option<(u64, Option<u8>, Option<u32>)>,
     /// Rows of `logical_units`, without the session.
     pub rows: Vec<LogicalUnit>,
     /// Rows of `alua_states`, without the session.
@@ -46,10 +46,10 @@ impl Units {
     #[inline]
     pub fn command(&mut self, lun: u64, place: Stamp) -> Result<Option<u8>, BeyondLimit> {
         match self.last {
-            Some((last, device_type)) if last == lun => Ok(device_type),
+            Some((last, device_type, _)) if last == lun => Ok(device_type),
             _ => {
                 let device_type = self.find(lun, place)?;
-                self.last = Some((lun, device_type));
+                self.last = Some((lun, device_type, self.block_bytes(lun)));
                 Ok(device_type)
             }
         }
@@ -57,6 +57,9 @@ impl Units {
 
     /// The size of a disk's blocks, if the target said it.
     pub fn block_bytes(&self, lun: u64) -> Option<u32> {
+        if let Some((_, _, bytes)) = self.last.filter(|&(last, ..)| last == lun) {
+            return bytes;
+        }
         let row = self.rows.get(self.known.get(&lun)?.row)?;
         Some(row.block_bytes).filter(|&bytes| bytes != NULL_U32 && row.device_type == cdb::DISK)
     }
