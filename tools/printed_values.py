@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from iscsitrace.studies import tables, verdicts
@@ -78,7 +79,7 @@ def _in_claims(definition: Definition, world: World) -> Iterator[tuple[str, ...]
                 continue
             value, _, unit = check.printed.rpartition(" ")
             is_number = value.replace(".", "", 1).isdigit()
-            at = f"{one.of}{f' {chr(47) if check.over else chr(45)} {one.beside}' if one.beside else ''}"
+            at = check.text(partial(verdicts.place_text, claim))
             verdict = verdicts.of_checks([one])
             yield (
                 *(definition.part_of or definition.name, definition.name, claim.source, claim.quotation),

@@ -148,7 +148,8 @@ def citation(paper: Paper) -> list[str]:
 def _conditions(definition: Definition) -> Iterator[tuple[str, ...]]:
     for each in definition.conditions:
         state = f"Differs. {each.differs}" if each.differs else "as printed" if each.printed else "assumed"
-        yield each.what, each.printed or NOTHING, each.source or NOTHING, each.ours, state
+        more = f"; {each.remark}" if each.remark else ""
+        yield each.what, each.printed or NOTHING, each.source or NOTHING, each.ours, f"{state}{more}"
 
 
 _EXHIBITS: Final = ("in the paper", "caption as printed", "in English", "ours", "remarks")
@@ -291,8 +292,7 @@ def _checks(claim: Claim, tested: Sequence[tuple[str, JudgedClaim]]) -> list[str
     head = (f"number{f', at {common}' if common else ''}", "printed", "limits", *(name for name, _ in shown))
     rows = []
     for number, check in enumerate(claim.checks):
-        at = f" {'/' if check.over else '-'} ".join(place_text(spot.arm, spot) for _, spot in check.spots)
-        label = f"{_label(check.quantity)}: {at}"
+        label = f"{_label(check.quantity)}: {check.text(lambda spot: place_text(spot.arm, spot))}"
         limits = f"{check.between[0]:g} to {check.between[1]:g} {check.unit}"
         rows.append((label, check.printed or NOTHING, limits, *(_met(each.checks[number]) for _, each in shown)))
     if not is_printed:

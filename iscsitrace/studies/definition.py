@@ -6,7 +6,7 @@ It comes with the package, or lies elsewhere.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -189,15 +189,18 @@ class Spot(SettingTable, frozen=True, kw_only=True):
 
 
 class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
-    """A number at a place, or at one place beside another, and the limits within which a claim holds."""
+    """A number at a place, or at one place beside another, and the limits within which a claim holds.
+
+    The number is ``of``, or ``of - minus``, or ``of / over``, or ``(of - minus) / (over - over-minus)``, which compares
+    two slopes.
+    """
 
     quantity: str
     """One of QUANTITIES."""
     of: Spot
     over: Spot | None = None
-    """The number is divided by the one here."""
     minus: Spot | None = None
-    """The one here is subtracted from the number."""
+    over_minus: Spot | None = None
     between: tuple[float, float]
     printed: str = ""
     """What the study prints for the number, with its unit."""
@@ -210,8 +213,8 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
             raise Mistake("between", "expected the lower and the upper limit, like [1.8, 2.2]")
         if self.read_as:
             require_among("read-as", self.read_as, READINGS)
-        if self.over is not None and self.minus is not None:
-            raise Mistake("minus", "use over or minus, not both")
+        if (self.over_minus is not None) != (self.over is not None and self.minus is not None):
+            raise Mistake("over-minus", "a ratio of two differences needs over, minus and over-minus")
 
     @property
     def unit(self) -> str:
@@ -219,14 +222,24 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
         return "times" if self.over else QUANTITIES[self.quantity].unit
 
     @property
-    def beside(self) -> Spot | None:
-        """The other place of a ratio or a difference; None for a number on its own."""
-        return self.over or self.minus
+    def sides(self) -> tuple[tuple[Spot, ...], tuple[Spot, ...]]:
+        """What is divided, and by what: each a place, or two whose numbers are subtracted; the second may be empty."""
+        return _given(self.of, self.minus), _given(self.over, self.over_minus)
 
     @property
     def spots(self) -> Iterator[tuple[str, Spot]]:
         """The places by their keys."""
-        yield from ((key, spot) for key in ("of", "over", "minus") if (spot := getattr(self, key)) is not None)
+        keys = {"of": self.of, "minus": self.minus, "over": self.over, "over-minus": self.over_minus}
+        yield from ((key, spot) for key, spot in keys.items() if spot is not None)
+
+    def text(self, name: Callable[[Spot], str]) -> str:
+        """Its places as a formula, with the name of each."""
+        parts = [" - ".join(map(name, side)) for side in self.sides if side]
+        return " / ".join(f"({part})" for part in parts) if self.over_minus else " / ".join(parts)
+
+
+def _given(*spots: Spot | None) -> tuple[Spot, ...]:
+    return tuple(spot for spot in spots if spot is not None)
 
 
 class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):

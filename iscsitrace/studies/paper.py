@@ -34,8 +34,12 @@ class Condition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, r
     ours: Text
     differs: str = ""
     """Why ours is another one; empty where it is the same, or an assumption."""
+    remark: str = ""
+    """How the printed one is read, or what ours has beside it."""
 
     def __post_init__(self) -> None:
+        if self.remark and self.differs:
+            raise Mistake("remark", "say it in differs")
         if bool(self.printed) != bool(self.source):
             raise Mistake("source", "what the study prints has a place in it; an assumption has none")
 

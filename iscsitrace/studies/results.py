@@ -122,9 +122,9 @@ class JudgedCheck:
     quantity: str
     unit: str
     of: str
-    """The place where it was measured, in words."""
+    """The place where it was measured, in words; two for a difference that is divided."""
     beside: str
-    """The other place of a ratio (in ``times``) or of a difference; empty for a number on its own."""
+    """The same of what it is divided by (in ``times``), or what is subtracted; empty for a number on its own."""
     value: float | None
     low: float
     high: float

@@ -7,6 +7,7 @@ One run has no interval: then the number alone decides.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import Final
 
 from iscsitrace.studies import repeats
@@ -84,8 +85,8 @@ def judge(claims: Sequence[Claim], rows: Sequence[Row], world: str = WORLDS[0]) 
 
 def _evidence(claim: Claim, rows: Sequence[Row]) -> Iterator[Evidence]:
     """What the captures of its places show, each place once, in order."""
-    checked = (spot for check in claim.checks for spot in (check.of, check.beside) if spot is not None)
-    for text, spot in {_text(claim, spot): spot for spot in claim.evidence or checked}.items():
+    checked = (spot for check in claim.checks for _, spot in check.spots)
+    for text, spot in {place_text(claim, spot): spot for spot in claim.evidence or checked}.items():
         row = row_at(rows, spot.arm, claim.place(spot))
         if row is not None and row.limiter is not None:
             means = {name: row.means[name] for name in SHOWN if name in row.means}
@@ -94,23 +95,30 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> Iterator[Evidence]:
 
 def _number(claim: Claim, check: Check, rows: Sequence[Row]) -> Estimate | None:
     """The number of a check; None where a place did not run, or its quantity is unknown."""
-    found = _at(claim, check.of, check.quantity, rows)
-    if check.beside is None:
-        return found
-    other = _at(claim, check.beside, check.quantity, rows)
-    if found is None or other is None or (check.over is not None and not other.value):
+    sides = [_difference(claim, side, check.quantity, rows) for side in check.sides if side]
+    known = [each for each in sides if each is not None]
+    if len(known) < len(sides) or not all(each.value for each in known[1:]):
         return None
-    return repeats.difference(found, other) if check.minus else repeats.ratio(found, other)
+    return reduce(repeats.ratio, known)
+
+
+def _difference(claim: Claim, spots: Sequence[Spot], quantity: str, rows: Sequence[Row]) -> Estimate | None:
+    """The number at a place, less that at the other, if there is one."""
+    found = [_at(claim, spot, quantity, rows) for spot in spots]
+    known = [each for each in found if each is not None]
+    return reduce(repeats.difference, known) if len(known) == len(found) else None
 
 
 def _checked(claim: Claim, check: Check, rows: Sequence[Row]) -> JudgedCheck:
     found = _number(claim, check, rows)
     low, high = check.between
+    first, second = check.sides if check.over else ((check.of,), check.sides[0][1:])
+    of, beside = (" minus ".join(place_text(claim, spot) for spot in side) for side in (first, second))
     return JudgedCheck(
         quantity=check.quantity,
         unit=check.unit,
-        of=_text(claim, check.of),
-        beside=_text(claim, check.beside) if check.beside else "",
+        of=of,
+        beside=beside,
         value=None if found is None else found.value,
         low=low,
         high=high,
@@ -127,7 +135,8 @@ def _at(claim: Claim, spot: Spot, quantity: str, rows: Sequence[Row]) -> Estimat
     return None if row is None else row.estimates.get(quantity)
 
 
-def _text(claim: Claim, spot: Spot) -> str:
+def place_text(claim: Claim, spot: Spot) -> str:
+    """A place of a claim, in words."""
     return repeats.place_name(spot.arm, {name: each.text for name, each in claim.place(spot).items()})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import sqrt
 from pathlib import Path
 
 import pytest
@@ -61,9 +62,12 @@ NEAR, FAR = 'link.one-way-delay = "0ms"', 'link.one-way-delay = "5ms"'
         (f'of = {{ arm = "two", {NEAR} }}', 11.5, "MB/s"),
         (f'of = {{ arm = "two", {FAR} }}\nover = {{ arm = "one", {FAR} }}', 2.0, "times"),
         (f'of = {{ arm = "two", {NEAR} }}\nminus = {{ arm = "one", {NEAR} }}', 1.5, "MB/s"),
+        # (10 - 2.5) / (11.5 - 5)
+        (f'of = {{ arm = "one", {NEAR} }}\nminus = {{ arm = "one", {FAR} }}\n'
+         f'over = {{ arm = "two", {NEAR} }}\nover-minus = {{ arm = "two", {FAR} }}', 7.5 / 6.5, "times"),
     ],
-)
-def test_a_check_is_a_number_a_ratio_or_a_difference(tmp_path: Path, check: str, value: float, unit: str) -> None:
+)  # fmt: skip
+def test_a_check_is_a_number_or_compares_places(tmp_path: Path, check: str, value: float, unit: str) -> None:
     for between, is_met in (([value - 1, value], True), ([value + 0.1, value + 1], False)):
         (judged,) = verdicts.judge(written(tmp_path, claim(f"{check}\nbetween = {between}")).claims, ROWS)
         (found,) = judged.checks
@@ -107,6 +111,31 @@ def test_a_difference_from_zero_is_known_and_a_ratio_to_zero_is_not(tmp_path: Pa
         text = f'of = {{ arm = "two", {NEAR} }}\n{key} = {{ arm = "one", {NEAR} }}\nbetween = [2, 4]'
         (judged,) = verdicts.judge(written(tmp_path, claim(text)).claims, rows)
         assert judged.verdict == verdict
+
+
+def test_a_ratio_of_two_differences_scatters_like_its_four_places(tmp_path: Path) -> None:
+    """By hand: 8 / 4, relative variances 2 (1/3) / 8^2 and 2 (1/3) / 4^2, and Student's t."""
+    values = {"one": ((11.0, 12.0, 13.0), (3.0, 4.0, 5.0)), "two": ((6.0, 7.0, 8.0), (2.0, 3.0, 4.0))}
+    rows = [row(arm, delay, *found) for arm, both in values.items() for delay, found in zip((0, 5), both, strict=True)]
+    text = (
+        f'of = {{ arm = "one", {NEAR} }}\nminus = {{ arm = "one", {FAR} }}\n'
+        f'over = {{ arm = "two", {NEAR} }}\nover-minus = {{ arm = "two", {FAR} }}\nbetween = [1.9, 2.1]'
+    )
+    (judged,) = verdicts.judge(written(tmp_path, claim(text)).claims, rows)
+    (check,) = judged.checks
+    error = 2 * sqrt(2 / 3 / 8**2 + 2 / 3 / 4**2)
+    freedom = (2 / 3 / 8**2 + 2 / 3 / 4**2) ** 2 / ((2 / 3 / 8**2) ** 2 / 4 + (2 / 3 / 4**2) ** 2 / 4)
+    assert int(freedom) == 5
+    half = 2.5706 * error  # the 97.5 % quantile with five degrees of freedom, from a table
+    assert check.interval == pytest.approx((2 - half, 2 + half), rel=1e-3)
+    assert (check.value, judged.verdict) == (2.0, verdicts.UNDECIDED)
+    assert check.of == "one, one-way-delay 0ms minus one, one-way-delay 5ms"
+    assert check.beside == "two, one-way-delay 0ms minus two, one-way-delay 5ms"
+    (found,) = written(tmp_path, claim(text)).claims[0].checks
+    assert found.text(lambda spot: spot.arm) == "(one - one) / (two - two)"
+    flat = [*rows[:2], row("two", 0, 5.0), row("two", 5, 5.0)]
+    (judged,) = verdicts.judge(written(tmp_path, claim(text)).claims, flat)
+    assert judged.verdict == verdicts.NOT_RUN
 
 
 def test_claims_of_our_own_are_marked(tmp_path: Path) -> None:
@@ -155,7 +184,11 @@ def test_a_failed_claim_shows_causes_from_the_captures(tmp_path: Path) -> None:
         ('of = { arm = "one" }', "missing required field `between` - at `$.claims[0].checks[0]`"),
         (
             'of = { arm = "one" }\nover = { arm = "two" }\nminus = { arm = "two" }\nbetween = [1, 2]',
-            "minus: use over or minus, not both - at `$.claims[0].checks[0]`",
+            "over-minus: a ratio of two differences needs over, minus and over-minus - at `$.claims[0].checks[0]`",
+        ),
+        (
+            'of = { arm = "one" }\nover-minus = { arm = "two" }\nbetween = [1, 2]',
+            "over-minus: a ratio of two differences needs over, minus and over-minus - at `$.claims[0].checks[0]`",
         ),
         ('of = { arm = "one", link.rate = "1Mbit" }\nbetween = [1, 2]', "link.rate: no point has this setting"),
     ],

@@ -73,6 +73,7 @@ def test_every_figure_table_and_setting_of_the_paper_is_on_the_page(name: str, p
         (row,) = [row for row in rows if row[0] == condition.what and row[3:4] == [condition.ours]]
         state = "Differs. " if condition.differs else "as printed" if condition.printed else "assumed"
         assert row[4].startswith(state)
+        assert not condition.remark or row[4].endswith(f"; {condition.remark}")
 
 
 @pytest.mark.parametrize("name", WHOLE)
