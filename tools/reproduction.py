@@ -46,6 +46,10 @@ paper. [reproduction.csv](reproduction.csv) has the printed values as a table.
   fails when all of the interval is outside, and is undecided where a limit is in the interval. One run has no interval;
   in the simulated world a place that depends on no seed runs once. A claim is partly reproduced when some of its checks
   hold.
+- **The limits of a check** are those of a printed value, or the direction that the study states (below or above 1), or
+  ours: the studies rarely print a tolerance. Where they are ours, the claim says so, or has 5 or 10 % for what the
+  study calls equal. No limit was registered before the runs. "Earlier limits" with a claim are those that a reader of
+  the page found fitted to the numbers, or met by any number; the history of the definitions has every change.
 - **A printed value** is reproduced when ours is within {_PERCENT} of it; a percentage also within
   {_PERCENT} of what it lacks to 100 %, so that 91 % of the time idle is judged like 9 % busy; in any case
   within half of its last digit. A computed value is not printed: it follows from what the study prints, in the way that
