@@ -108,6 +108,9 @@ counters! {
     CapturedCopy, "captured_copy", Info,
         "packets captured twice (any device, mirrored port); counted once",
         "Capture on one interface only.";
+    RoutedCopy, "routed_copy", Info,
+        "packets captured before and behind a router; the first copy counts",
+        "Capture on one side of the router. Hosts of one subnet need no router: check their masks and routes.";
     CaptureGap, "capture_gap", DataLoss,
         "times that the capture missed packets; the receiver had them",
         "Capture with a larger buffer (-B) or a snaplen (-s 256), or nearer to the hosts.";

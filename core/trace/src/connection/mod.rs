@@ -181,7 +181,9 @@ impl TcpConnection {
             && (self.halves[direction].is_copy(segment, time_ns) || self.is_late_copy(direction, segment, offset))
         {
             self.halves[direction].copied_packets += 1;
-            context.counters.add(Counter::CapturedCopy, Some(self.number), frame);
+            let is_routed = self.halves[direction].is_routed(segment);
+            let counter = if is_routed { Counter::RoutedCopy } else { Counter::CapturedCopy };
+            context.counters.add(counter, Some(self.number), frame);
             self.note_segment(direction, packet, segment, offset, SegmentClass::Copy, context);
             return;
         }

@@ -32,6 +32,7 @@ struct Talk {
     identification: Option<Option<u16>>,
     /// Captured payload of a packet at most.
     captured_max: usize,
+    hop_limit: u8,
 }
 
 fn ends() -> [Endpoint; 2] {
@@ -62,6 +63,7 @@ impl Talk {
             frame: 0,
             identification: None,
             captured_max: usize::MAX,
+            hop_limit: 64,
         }
     }
 
@@ -94,7 +96,7 @@ impl Talk {
             // the client's packets may be fragmented
             is_dont_fragment: direction == 1,
             is_ip_length_zero: false,
-            hop_limit: 64,
+            hop_limit: self.hop_limit,
             traffic_class: 0,
         };
         let packet = Packet {
@@ -342,6 +344,24 @@ fn a_connection_has_its_packets_bytes_and_holes_by_direction() {
     assert_eq!(format!("{:#?}", talk.connection.row()), format!("{expected:#?}"));
     let counters = &talk.context.counters;
     assert_eq!([Counter::CapturedCopy, Counter::SnaplenCutBytes].map(|counter| counters.total(counter)), [1, 15]);
+}
+
+#[test]
+fn copies_behind_a_router_are_told_from_others() {
+    let copies = |hop_limits: [u8; 2]| {
+        let mut talk = Talk::begin();
+        for (number, hop_limit) in
+            [(100, hop_limits[0]), (100, hop_limits[1]), (150, hop_limits[0]), (150, hop_limits[1])]
+        {
+            talk.hop_limit = hop_limit;
+            talk.identification = Some(Some(number));
+            talk.see(40 * MS, 0, ACK, (u32::from(number), 200), &[], 50);
+        }
+        let counters = &talk.context.counters;
+        [Counter::RoutedCopy, Counter::CapturedCopy].map(|counter| counters.total(counter))
+    };
+    assert_eq!(copies([64, 63]), [2, 0]);
+    assert_eq!(copies([64, 64]), [0, 2]);
 }
 
 #[test]

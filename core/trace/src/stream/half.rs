@@ -195,6 +195,11 @@ impl Half {
         })
     }
 
+    /// Whether a copy of a packet that was just captured has passed a router since: its TTL, or hop limit, is lower.
+    pub fn is_routed(&self, copy: &Segment<'_>) -> bool {
+        self.hop_limit.is_some_and(|hop_limit| copy.hop_limit < hop_limit)
+    }
+
     /// Counts a packet and stores it for the recognition of copies.
     #[inline]
     pub fn remember(&mut self, segment: &Segment<'_>, time_ns: i64) {
