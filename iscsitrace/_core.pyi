@@ -26,6 +26,7 @@ __all__ = [
     "confine",
     "conformance_rules",
     "connections_seen",
+    "counters",
     "give_back",
     "join_taps",
     "keep_freed",
@@ -142,6 +143,9 @@ class _ConformanceRule(TypedDict):
 
 def conformance_rules() -> list[_ConformanceRule]:
     """Every rule that is judged, in the order of the codes of the category ``rule``."""
+
+def counters() -> list[tuple[str, int, str, str]]:
+    """Name, severity (a code of the category ``severity``), meaning and advice of every counter."""
 
 _DeclaredColumn = tuple[str, str, str, str, bool, str]
 """Name, dtype, meaning, unit, whether it is nullable, source: the fields of schema.Column."""

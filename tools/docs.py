@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import ast
 import inspect
-import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -42,16 +40,15 @@ from iscsitrace.tables.schema import (
     Column,
 )
 from iscsitrace.wording import amounts
+from iscsitrace.wording.counters import counters
 from iscsitrace.wording.event_kinds import EVENT_KINDS
 from iscsitrace.wording.rules import rules
 
 ROOT = Path(__file__).resolve().parents[1]
-_COUNTERS_SOURCE = ROOT / "core" / "trace" / "src" / "counters.rs"
 _HAVE_THRESHOLDS: tuple[ModuleType, ...] = (
     *FAMILIES,
     *(workload, gain, system_calls, together, streams, nops),
 )
-_COUNTER = re.compile(r'^\s*\w+, "(\w+)", (\w+),\s*"((?:[^"\\]|\\.)*)",\s*"((?:[^"\\]|\\.)*)";', re.MULTILINE)
 
 
 _SETTINGS = """
@@ -70,37 +67,13 @@ _ARGUMENTS = {
     "SOURCE...": "Files, globs, folders or URLs, each as `NAME=SOURCE` with the name of its tap; or a `fleet.toml`.",
     "DATASET": "The folder that `fleet run` has written.",
     "QUERY": "A query, such as `SELECT count(*) FROM cycles`.",
-    "FINDING|RULE": "A name that `diagnose` shows, such as `loss`; or a rule that `conformance` shows, such as `D18`.",
-    "NAME": "An experiment, or `FILE.toml`.",
+    "NAME": "An experiment, or `FILE.toml`; for `explain`, any of the names above.",
     "kind": "Kind of plot.",
     "operation": "What to do.",
     "OPERATION": "`read`, `write`, `mixed`, `socket-read` or `socket-write`.",
     "INITIATOR_TAP": "The TAP device on the initiator's side.",
     "TARGET_TAP": "The TAP device on the target's side.",
 }
-
-
-@dataclass(frozen=True)
-class Counter:
-    """One counter, as declared in the core."""
-
-    name: str
-    severity: str
-    meaning: str
-    advice: str
-
-
-def counters() -> list[Counter]:
-    """Every counter in the order of the core's table; reads the Rust source as text."""
-    found = _COUNTER.findall(_COUNTERS_SOURCE.read_text())
-    return [
-        Counter(name, re.sub(r"(?<!^)([A-Z])", r"_\1", severity).lower(), _unquoted(meaning), _unquoted(advice))
-        for name, severity, meaning, advice in found
-    ]
-
-
-def _unquoted(text: str) -> str:
-    return text.replace('\\"', '"').replace("\\\\", "\\")
 
 
 def commands() -> Iterator[click.Command]:
@@ -238,7 +211,8 @@ def tables_page() -> str:
     ]
     lines += ["| counter | severity | what is counted | advice |", "|---|---|---|---|"]
     lines += [
-        f"| `{each.name}` | {each.severity} | {_cell(each.meaning)} | {_cell(each.advice)} |" for each in counters()
+        f"| `{each.name}` | {CATEGORIES['severity'][each.severity]} | {_cell(each.meaning)} | {_cell(each.advice)} |"
+        for each in counters().values()
     ]
     return "\n".join([*lines, ""])
 

@@ -269,7 +269,7 @@ class Crate:
         absolute = self._absolute(module, path)
         if absolute is None:
             imported = module.imports.get(path[0])
-            if imported is None or imported == path[:1]:
+            if imported is None or imported[:1] == path[:1]:
                 return None
             return self.definition(module, imported + path[1:], seen)
         at: Names = ()

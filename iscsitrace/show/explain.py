@@ -1,13 +1,30 @@
-"""The page of a finding: what it means, when it is reported, and what to do."""
+"""What a name means that iscsitrace prints: a finding, a rule, a counter, a table, a column, a plot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from iscsitrace.errors import InputInvalid
 from iscsitrace.findings.thresholds import WARNING
+from iscsitrace.plots import kinds
+from iscsitrace.show import conformance
 from iscsitrace.show.document import Section
+from iscsitrace.tables.schema import (
+    CATEGORIES,
+    DATASET_TABLES,
+    DERIVED_CYCLE_COLUMNS,
+    DERIVED_TABLES,
+    TABLES,
+    TAP_TABLES,
+    TAPPED_TABLES,
+    Column,
+)
 from iscsitrace.wording import amounts
+from iscsitrace.wording.counters import counters
+from iscsitrace.wording.rules import rules
 
 if TYPE_CHECKING:
     from iscsitrace.findings.finding import Problem
@@ -41,8 +58,97 @@ def advice(problem: Problem) -> Iterator[str]:
         yield each.text + (f" ({each.touches})" if each.touches else "")
 
 
+def page(name: str, problems: Mapping[str, Problem]) -> list[Section]:
+    """What a name means, once for each thing that has it: a finding and a plot are both called ``loss``.
+
+    ``problems`` are the findings by name. A column is named alone or behind its table: ``status_ns``,
+    ``cycles.status_ns``. InputInvalid, with names like it, for one that nothing has.
+    """
+    if found := list(chain.from_iterable(each(name, problems) for each in _KINDS)):
+        return found
+    near = get_close_matches(name, names(problems), n=5, cutoff=0.5)
+    raise InputInvalid(
+        f"nothing is called {name!r}" + (f"; names like it: {', '.join(near)}" if near else ""),
+    )
+
+
+def names(problems: Mapping[str, Problem]) -> list[str]:
+    """All names that have a page, each once."""
+    columns = (f"{table}.{column}" for table, each in _columns().items() for column in each)
+    every = (problems, rules(), counters(), _rows(), columns, kinds.NAMES)
+    return list(dict.fromkeys(chain.from_iterable(every)))
+
+
+def _of_finding(name: str, problems: Mapping[str, Problem]) -> Iterator[Section]:
+    if name in problems:
+        yield from sections(problems[name])
+
+
+def _of_rule(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
+    if name.upper() in rules():
+        yield from conformance.rule_page(rules()[name.upper()])
+
+
+def _of_counter(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
+    if counter := counters().get(name):
+        severity = CATEGORIES["severity"][counter.severity]
+        yield Section(
+            name, (f"Counter of severity {severity}: {counter.meaning}.", "", f"What to do: {counter.advice}")
+        )
+
+
+def _of_table(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
+    if name in _rows():
+        yield Section(name, (f"Table: {_rows()[name]}", "", f"Columns: {', '.join(_columns()[name])}"))
+
+
+def _of_column(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
+    for table, columns in _columns().items():
+        for column in columns.values():
+            if name in (column.name, f"{table}.{column.name}"):
+                yield Section(f"{table}.{column.name}", (f"Column: {column.meaning}", "", *_facts_of_column(column)))
+
+
+def _of_plot(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
+    if name in kinds.NAMES:
+        yield Section(f"plot {name}", (f"Plot: {kinds.summaries()[name]}",))
+
+
+_KINDS: Final = (_of_finding, _of_rule, _of_counter, _of_table, _of_column, _of_plot)
+"""In the order of a page."""
+
+
+def _declared() -> Iterator[tuple[str, str, tuple[Column, ...]]]:
+    for tables in (TABLES, DERIVED_TABLES, TAP_TABLES, TAPPED_TABLES, DATASET_TABLES):
+        for name, table in tables.items():
+            yield name, table.row, (*table.columns, *(DERIVED_CYCLE_COLUMNS if name == "cycles" else ()))
+
+
+def _rows() -> dict[str, str]:
+    """What a row is, by the name of the table."""
+    return {name: row for name, row, _ in _declared()}
+
+
+def _columns() -> dict[str, dict[str, Column]]:
+    """The columns of each table, by name."""
+    return {name: {column.name: column for column in columns} for name, _, columns in _declared()}
+
+
+def _facts_of_column(column: Column) -> Iterator[str]:
+    kind, _, category = column.dtype.partition(":")
+    if kind == "category":
+        words = CATEGORIES.get(category, ())
+        yield f"Type: {', '.join(words)}" if words else "Type: text"
+    else:
+        yield f"Type: {column.dtype}" + (f", in {column.unit}" if column.unit else "")
+    if column.nullable:
+        yield "It is null where the value is unknown or does not exist."
+    if column.source:
+        yield f"Defined in: {column.source.replace('method', 'docs/method.md section')}"
+
+
 def sections(problem: Problem) -> Iterator[Section]:
-    """The page as text."""
+    """The page of a finding as text."""
     lines = (f"{name}: {text}".replace("`", "") for name, text in facts(problem))
     yield Section(problem.name, (problem.meaning, "", *lines))
     steps = tuple(f"  {number}. {step}".replace("`", "") for number, step in enumerate(advice(problem), start=1))

@@ -1,4 +1,4 @@
-"""``iscsitrace explain``: the page of a finding as text."""
+"""``iscsitrace explain``: the page of every name that is printed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.diagnosis.registry import PROBLEMS
+from iscsitrace.show import explain as explained
 
 DOCS = Path(__file__).parents[2] / "docs/diagnosis.md"
 
@@ -32,9 +33,38 @@ def test_the_page_of_a_finding_is_that_of_the_docs(name: str) -> None:
     )
 
 
-def test_another_name_is_refused_with_the_known_ones() -> None:
-    code, text = explain("lost")
+def test_another_name_is_refused_with_names_like_it() -> None:
+    code, text = explain("losses_of")
     assert code == 2
-    assert "'lost' is not one of " in text
-    assert "'loss'" in text
-    assert "'any'" not in text
+    assert "nothing is called 'losses_of'; names like it: " in text
+
+
+@pytest.mark.parametrize("name", explained.names(PROBLEMS))
+def test_every_name_that_is_printed_has_a_page(name: str) -> None:
+    assert all(section.title and section.blocks for section in explained.page(name, PROBLEMS))
+
+
+def test_a_counter_has_its_advice() -> None:
+    code, text = explain("routed_copy")
+    assert code == 0
+    assert "packets captured before and behind a router" in text
+    assert "What to do: Capture on one side of the router." in text
+
+
+def test_a_column_is_named_alone_or_behind_its_table() -> None:
+    _, alone = explain("frame_first")
+    _, of_table = explain("logical_units.frame_first")
+    assert "logical_units.frame_first" in of_table
+    assert of_table.strip() in alone
+    assert alone.count("Column: ") > of_table.count("Column: ") == 1
+
+
+def test_a_name_of_several_things_has_the_page_of_each() -> None:
+    _, text = explain("rtt")
+    assert "Table: " in text
+    assert "Plot: " in text
+
+
+def test_a_rule_may_be_in_small_letters() -> None:
+    assert explain("d18") == explain("D18")
+    assert "RFC 7143 section 11.4.5" in explain("d18")[1]

@@ -1,6 +1,7 @@
 //! The tables of core/wire for Python: SCSI commands, statuses, sense codes and login keys as plain data.
 
 use iscsitrace_trace::conformance::rules::Rule;
+use iscsitrace_trace::counters::DEFINITIONS;
 use iscsitrace_wire::cdb::{COMMANDS, Operation, Purpose};
 use iscsitrace_wire::key::{KEYS, OperationalKey, Scope, Use, Value};
 use iscsitrace_wire::opcode::Opcode;
@@ -68,6 +69,12 @@ fn login_keys(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
     Ok(rows)
 }
 
+/// Name, severity, meaning and advice of every counter, in the order of the table `counters`.
+#[pyfunction]
+fn counters() -> Vec<(&'static str, u8, &'static str, &'static str)> {
+    DEFINITIONS.iter().map(|each| (each.name, each.severity as u8, each.meaning, each.advice)).collect()
+}
+
 /// Every rule of RFC 7143 that is judged, in the order of its codes.
 #[pyfunction]
 fn conformance_rules(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
@@ -107,5 +114,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(scsi_commands, module)?)?;
     module.add_function(wrap_pyfunction!(sense_codes, module)?)?;
     module.add_function(wrap_pyfunction!(conformance_rules, module)?)?;
+    module.add_function(wrap_pyfunction!(counters, module)?)?;
     module.add_function(wrap_pyfunction!(login_keys, module)?)
 }
