@@ -1,4 +1,5 @@
-"""Damages captures for tests of the commands: bytes, records, times, lengths and iSCSI headers, by a random generator.
+"""Damages captures for tests of the commands: bytes, records, times, lengths, iSCSI headers and blocks of pcapng, and
+splices two captures, by a random generator.
 
 It reads only as much of a file as it needs to find records (pcap and pcapng as tcpdump and dumpcap write them), and
 never fails on what it cannot read: then it changes bytes.
@@ -21,6 +22,9 @@ _WORDS = (0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFE, 0xFFFF_FFFF, 0x00FF_FFFF,
 _OPCODES = (0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x10, 0x20, 0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x31, 0x32, 0x3F)
 _TIMES_S = (0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF)
 _ETHERNET_IP_TCP = 54
+_BHS_BYTES = 48
+_SPLICED = 0.15
+"""Share of the captures that have packets of another one."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +38,24 @@ class Place:
     end: int
 
 
-def damaged(content: bytes, seed: int) -> bytes:
-    """A capture with one to four damages; the same seed does the same."""
+def damaged(content: bytes, seed: int, other: bytes = b"") -> bytes:
+    """A capture with one to four damages, one of which may splice in ``other``; the same seed does the same."""
     chance = random.Random(seed)  # noqa: S311 -- reproducible, no secret
     is_compressed = content[:2] == _GZIP
-    plain = bytearray(gzip.decompress(content) if is_compressed else content)
+    plain = _plain(content)
     for _ in range(chance.choice((1, 1, 2, 4))):
         chance.choice(_DAMAGES)(plain, chance)
+    if other and chance.random() < _SPLICED:
+        _splice(plain, _plain(other), chance)
     if not is_compressed or chance.random() < 0.9:
         return bytes(plain)
     packed = bytearray(gzip.compress(bytes(plain), 1, mtime=0))
     chance.choice((_bytes, _cut, lambda data, chance: None))(packed, chance)
     return bytes(packed)
+
+
+def _plain(content: bytes) -> bytearray:
+    return bytearray(gzip.decompress(content) if content[:2] == _GZIP else content)
 
 
 def places(content: bytes | bytearray) -> list[Place]:
@@ -167,7 +177,119 @@ def _headers(data: bytearray, chance: random.Random) -> None:
         data[at] = chance.choice((*_OPCODES, *_EXTREMES, chance.randrange(256)))
 
 
+def _swaps(data: bytearray, chance: random.Random) -> None:
+    """Neighbours change places, with their times or without: the order of several capture queues."""
+    found = places(data)
+    if len(found) < 2:
+        return
+    keeps_times = chance.random() < 0.5
+    for _ in range(chance.choice((1, 10, 100))):
+        at = chance.randrange(len(found) - 1)
+        first, second = found[at], found[at + 1]
+        if first.end - first.start != second.end - second.start:
+            # records of other lengths keep their places, and exchange their times
+            one, two = (bytes(data[each.time : each.time + 8]) for each in (first, second))
+            data[first.time : first.time + 8], data[second.time : second.time + 8] = two, one
+            continue
+        one, two = (bytes(data[each.start : each.end]) for each in (first, second))
+        data[first.start : first.end], data[second.start : second.end] = two, one
+        if keeps_times:
+            at_first, at_second = first.time - first.start, second.time - second.start
+            data[first.time : first.time + 8] = one[at_first : at_first + 8]
+            data[second.time : second.time + 8] = two[at_second : at_second + 8]
+
+
+def _drift(data: bytearray, chance: random.Random) -> None:
+    """From a packet on the clock is set back or forward, by microseconds to days; or each time jitters."""
+    found, digits = places(data), _PCAP.get(bytes(data[:4]))
+    if not found:
+        return
+    begin = chance.randrange(len(found))
+    step = chance.choice((1, 50, 1_000, 200_000, 3_000_000, 86_400_000_000)) * chance.choice((-1, 1))
+    jitters = chance.random() < 0.5
+    for each in found[begin:]:
+        moved = chance.randrange(-abs(step), abs(step) + 1) if jitters else step
+        high, low = struct.unpack_from("<II", data, each.time)
+        if digits is None:
+            # pcapng counts in the unit of its interface
+            moment = max((high << 32 | low) + moved, 0) & (1 << 64) - 1
+            struct.pack_into("<II", data, each.time, moment >> 32, moment & 0xFFFF_FFFF)
+        else:
+            whole = max(high * 10**digits + low + moved * 10 ** (digits - 6), 0)
+            struct.pack_into("<II", data, each.time, whole // 10**digits & 0xFFFF_FFFF, whole % 10**digits)
+
+
+def _basic_headers(data: bytearray, chance: random.Random) -> None:
+    """Fields of PDUs that begin with a packet's payload: opcode, flags, lengths, tags and sequence numbers."""
+    found = places(data)
+    for _ in range(chance.choice((1, 8, 80))):
+        if not found:
+            return
+        each = chance.choice(found)
+        payload = _payload_of(data, each)
+        if payload is None or each.end - payload < _BHS_BYTES:
+            continue
+        at, length = chance.choice(_FIELDS)
+        if chance.random() < 0.5:
+            value = int.from_bytes(data[payload + at : payload + at + length], "big") + chance.choice((-1, 1, 2, -64))
+        else:
+            value = chance.choice((*_WORDS, *_EXTREMES, chance.randrange(1 << 32)))
+        data[payload + at : payload + at + length] = (value & (1 << 8 * length) - 1).to_bytes(length, "big")
+
+
+def _payload_of(data: bytearray, place: Place) -> int | None:
+    """Where the TCP payload of a record begins, if it is Ethernet, IPv4 and TCP."""
+    start = place.data
+    if place.end - start < _ETHERNET_IP_TCP or data[start + 12 : start + 14] != b"\x08\x00" or data[start + 23] != 6:
+        return None
+    segment = start + 14 + 4 * (data[start + 14] & 15)
+    return segment + 4 * (data[segment + 12] >> 4) if segment + 12 < place.end else None
+
+
+def _blocks(data: bytearray, chance: random.Random) -> None:
+    """Blocks of a pcapng are removed, repeated, moved, or become of another type; so do interfaces and statistics."""
+    found, at = [], 0
+    while at + 12 <= len(data):
+        _, length = struct.unpack_from("<II", data, at)
+        if length < 12 or at + length > len(data):
+            break
+        found.append(bytes(data[at : at + length]))
+        at += length
+    if data[:4] != struct.pack("<I", _SECTION) or len(found) < 3:
+        return
+    for _ in range(chance.choice((1, 4))):
+        one = chance.randrange(min(len(found), chance.choice((4, len(found)))))
+        match chance.randrange(4):
+            case 0 if len(found) > 3:
+                del found[one]
+            case 1:
+                found.insert(chance.randrange(len(found) + 1), found[one])
+            case 2:
+                found.insert(chance.randrange(len(found)), found.pop(one))
+            case _:
+                kind = struct.pack("<I", chance.choice((0, 1, 2, 3, 4, 5, 6, 0x0BAD, 0x0A0D0D0A)))
+                found[one] = kind + found[one][4:]
+    data[:at] = b"".join(found)
+
+
+def _splice(data: bytearray, other: bytearray, chance: random.Random) -> None:
+    """Records of another capture come between, of the same format; or that file follows as it is."""
+    mine, its = places(data), places(other)
+    if data[:4] != other[:4] or not mine or not its or chance.random() < 0.2:
+        data += other
+        return
+    first = chance.randrange(len(its))
+    chosen = its[first : first + chance.choice((1, 20, len(its)))]
+    for each in chosen:
+        at = chance.choice(mine).start
+        data[at:at] = other[each.start : each.end]
+        mine = [place for place in mine if place.start < at] or mine[:1]
+
+
+_FIELDS = ((0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 3), (8, 8), *((at, 4) for at in range(16, _BHS_BYTES, 4)))
+"""Fields of a basic header segment (RFC 7143 section 11.2): where, and how long."""
 _DAMAGES: tuple[Callable[[bytearray, random.Random], None], ...] = (
     *(_bytes, _cut, _words, _pieces),
     *(_records, _times, _lengths, _headers, _headers),
+    *(_swaps, _swaps, _drift, _drift, _basic_headers, _basic_headers, _blocks),
 )

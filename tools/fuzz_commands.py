@@ -1,4 +1,5 @@
-"""Runs reading commands on damaged samples: no traceback, no run over 30 s of CPU time or 1 GB, no output half written.
+"""Runs reading commands on damaged samples: no traceback, no run over 10 s of CPU time or 500 MB, no output half
+written, no control character in it, and no number in tables and JSON that cannot be (tests/support/invariants.py).
 
 ``python -m tools.fuzz_commands --count 1000 [--seconds S] [--seed N] [--commands]``: in this process, or each as a
 process; none begins after S seconds. A case is a number: the sample, the damage and the command follow from it. Prints
@@ -22,13 +23,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support import invariants
 from tools.damage import damaged
 
 ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = sorted(ROOT.glob("samples/*/capture.pcap*"))
-SECONDS_MAX = 30.0
+SECONDS_MAX = 10.0
 _PATIENCE_S = 600.0
-BYTES_MAX = 1 << 30
+BYTES_MAX = 500_000_000
 OUTPUT = "OUTPUT"
 CAPTURE = "CAPTURE"
 _KINDS = ("sequence", "window", "cycles", "latency", "budget", "throughput", "streams", "ladder", "path", "events")
@@ -105,11 +107,13 @@ def tried(case: int, *, is_process: bool = False) -> tuple[Ran, list[str]]:
     command = chance.choice(SLOW if chance.random() < _SLOW_SHARE else QUICK)
     with tempfile.TemporaryDirectory(prefix="iscsitrace-fuzz-") as folder:
         capture = Path(folder, f"capture{''.join(sample.suffixes)}")
-        capture.write_bytes(damaged(sample.read_bytes(), case))
+        capture.write_bytes(damaged(sample.read_bytes(), case, chance.choice(SAMPLES).read_bytes()))
         target = Path(folder, "output")
         words = [word.replace(CAPTURE, str(capture)).replace(OUTPUT, str(target)) for word in command.split()]
         ran = _as_process(words, target) if is_process else _in_process(words)
         wrong = [f"{sample.parent.name}: {command}: {line}" for line in _wrong(ran, words, capture)]
+        if not is_process:
+            wrong += [f"{sample.parent.name}: {line}" for line in invariants.of_capture(capture)]
     return ran, wrong
 
 
@@ -164,6 +168,8 @@ def _wrong(ran: Ran, words: list[str], capture: Path) -> list[str]:
         found.append(f"exit code {ran.code}")
     if "Traceback" in ran.errors + ran.output or "Warning:" in ran.errors:
         found.append(f"printed {ran.errors.strip().splitlines()[-1:]}")
+    if found_characters := invariants.harmful(ran.output + ran.errors):
+        found.append(f"printed {found_characters}")
     if ran.code == 2 and not ran.errors.strip():
         found.append("no message")
     if ran.processor_s > SECONDS_MAX:

@@ -60,6 +60,9 @@ def _columns(batch: Batch) -> dict[str, Array]:
             columns[column.name] = np.full(count, null_value(column.dtype), dtype=column.dtype)
         else:
             columns[column.name] = np.broadcast_to(np.asarray(values, dtype=column.dtype), count)
+    # several capture queues may date the answer before the question; the null value is below every time
+    is_known = columns["end_ns"] != null_value("int64")
+    columns["end_ns"] = np.where(is_known, np.maximum(columns["end_ns"], columns["time_ns"]), columns["end_ns"])
     return columns
 
 

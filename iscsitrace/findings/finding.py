@@ -269,10 +269,11 @@ class Problem:
         seen = self.tell(case)
         if seen is None:
             return None
-        share = seen.share
-        if seen.cost_ns is not None:
+        share, cost_ns = seen.share, seen.cost_ns
+        if cost_ns is not None:
+            cost_ns = max(cost_ns, 0)
             # without busy time there is nothing to be a share of
-            share = case.share(seen.cost_ns) if case.jobs_ns else None
+            share = case.share(cost_ns) if case.jobs_ns else None
         rank = seen.rank or self.rank
         return Finding(
             self,
@@ -280,8 +281,9 @@ class Problem:
             share,
             sentence(seen.text),
             shown(seen.frames),
-            seen.cost_ns,
-            spans=seen.spans or case.spans,
+            cost_ns,
+            # where the clock runs backwards, an end may be dated before its beginning
+            spans=tuple((first, max(first, last)) for first, last in seen.spans) or case.spans,
             sessions=seen.sessions or case.sessions,
             luns=seen.luns or case.luns,
             is_final=seen.is_final,

@@ -132,7 +132,7 @@ def _attempt(history: History, session: Row, connection: Row, logins: list[Row])
         silent_ns = history.source.end_ns() - said_ns
         return made("unanswered", said_ns + silent_ns, f"no Login Response for {wording.time(silent_ns)}")
     how = f"{end.verb} the connection"
-    after = wording.time(max(0, end.at_ns - said_ns))
+    after = wording.time(end.at_ns - said_ns)
     if last["response_ns"] is not None:
         reason = f"the {end.by} {how} {after} after a Login Response, before the login was complete"
     elif end.by == "target":

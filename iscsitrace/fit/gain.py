@@ -76,7 +76,7 @@ class WhatIf:
         ]
         bound = self._bound(change)
         factor, low, high = (
-            min(each, bound) for each in (factor, factor * min(rough) / rough[0], factor * max(rough) / rough[0])
+            min(each, bound) for each in (factor, factor * (min(rough) / rough[0]), factor * (max(rough) / rough[0]))
         )
         if log(factor) <= abs(log(self.measured.remainder)) or factor > GAIN_MAX:
             return None

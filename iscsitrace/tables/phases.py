@@ -1,7 +1,9 @@
 """The phases of a command: differences of its timestamps (docs/method.md, section 3).
 
 Pure functions of columns; a phase is null where one of its timestamps is. The phases of a row that has them all
-add up exactly to its latency, and with the turnaround to its period. Nothing is estimated here.
+add up exactly to its latency, and with the turnaround to its period. Nothing is estimated here. No time is negative:
+where the clock runs backwards within a command, as several capture queues make it, its phases are null, and so is a
+latency that would be negative.
 
     read            command --request--> first data --transfer--> last data --status_wait--> status
     write with R2T  command --grant----> first R2T  --transfer--> last data --service------> status
@@ -52,6 +54,14 @@ def _difference(later: Instants, earlier: Instants) -> Instants:
     is_null = later.is_null | earlier.is_null
     data = np.where(is_null, 0, later.data) - np.where(is_null, 0, earlier.data)
     return Instants(np.where(is_null, _NULL, data), is_null)
+
+
+def _no_less_than_0(found: Instants) -> Instants:
+    return _without(found, found.data < 0)
+
+
+def _without(found: Instants, rows: Array) -> Instants:
+    return Instants(np.where(rows, _NULL, found.data), found.is_null | rows)
 
 
 def _kinds(cycles: Table) -> tuple[Array, Array, Array]:
@@ -115,23 +125,36 @@ def _status_wait(cycles: Table) -> Instants:
     return _choose(_kinds(cycles)[1], wait, _nothing(cycles))
 
 
-def _ack(cycles: Table) -> Instants:
-    wait = _difference(_instants(cycles, "data_acked_ns"), _instants(cycles, "data_last_ns"))
-    # padding and digest of the last data can pass the tap after the ACK of the data
-    return Instants(wait.data, wait.is_null | (wait.data < 0))
-
-
 def _between(earlier: str, later: str) -> Callable[[Table], Instants]:
-    return lambda cycles: _difference(_instants(cycles, later), _instants(cycles, earlier))
+    return lambda cycles: _no_less_than_0(_difference(_instants(cycles, later), _instants(cycles, earlier)))
 
 
-_COMPUTED: dict[str, Callable[[Table], Instants]] = {
+_PARTS: dict[str, Callable[[Table], Instants]] = {
     "request_ns": _request,
     "grant_ns": _grant,
     "transfer_ns": _transfer,
     "service_ns": _service,
     "status_wait_ns": _status_wait,
-    "ack_ns": _ack,
+}
+
+
+def _runs_backwards(cycles: Table) -> Array:
+    """Which rows have a part that would be negative, or longer ones than the latency: the split is unknown."""
+    parts = [part(cycles) for part in _PARTS.values()]
+    latency = _difference(_instants(cycles, "status_ns"), _instants(cycles, "command_first_ns"))
+    total = np.sum([np.where(part.is_null, 0, part.data) for part in parts], axis=0)
+    is_longer = ~latency.is_null & (total > latency.data)
+    return np.asarray(np.logical_or.reduce([is_longer, *(~part.is_null & (part.data < 0) for part in parts)]))
+
+
+def _part(name: str) -> Callable[[Table], Instants]:
+    return lambda cycles: _without(_PARTS[name](cycles), cycles.each(_runs_backwards))
+
+
+_COMPUTED: dict[str, Callable[[Table], Instants]] = {
+    **{name: _part(name) for name in _PARTS},
+    # padding and digest of the last data can pass the tap after the ACK of the data
+    "ack_ns": _between("data_last_ns", "data_acked_ns"),
     "turnaround_ns": _between("status_ns", "next_command_ns"),
     "latency_ns": _between("command_first_ns", "status_ns"),
     "period_ns": _between("command_first_ns", "next_command_ns"),
@@ -151,5 +174,5 @@ DERIVED: dict[str, tuple[Column, Callable[[Table], Array]]] = {
 }
 """Every derived column of ``cycles``: its declaration, and the function that computes it from the table."""
 
-LATENCY_PHASES = ("request_ns", "grant_ns", "transfer_ns", "service_ns", "status_wait_ns")
+LATENCY_PHASES = tuple(_PARTS)
 """The phases that add up to ``latency_ns``; a phase that a row does not have counts as 0."""

@@ -26,12 +26,12 @@ def about(amount: float) -> str:
 
 
 def time(amount_ns: float) -> str:
-    """``8.0 ms``, ``2.1 s``, ``150 µs``."""
+    """``8.0 ms``, ``2.1 s``, ``150 µs``: how long something took; nothing, where the clock ran backwards meanwhile."""
     for unit, name in _TIMES:
         if amount_ns >= unit:
             value = amount_ns / unit
             return f"{value:.1f} {name}" if name != "µs" else f"{value:.0f} {name}"
-    return f"{amount_ns:.0f} ns"
+    return f"{max(amount_ns, 0):.0f} ns"
 
 
 def seconds(amount_ns: float) -> str:

@@ -132,3 +132,22 @@ def test_phases_of_a_whole_cycle_add_up_exactly(
     assert sum(found.get(name, 0) for name in LATENCY_PHASES) == found["latency_ns"]
     assert found["latency_ns"] + found["turnaround_ns"] == found["period_ns"]
     assert all(value >= 0 for value in found.values())
+
+
+def test_where_the_clock_runs_backwards_the_phases_are_unknown() -> None:
+    """As several capture queues make it: the data is dated before the command."""
+    assert phases(**READ | {"data_first_ns": 90}, data_last_ns=160, status_ns=175) == {"latency_ns": 75}
+    assert phases(**READ | {"data_first_ns": 60}, data_last_ns=70, status_ns=70, next_command_ns=180) == {
+        "turnaround_ns": 110,
+        "period_ns": 80,
+    }
+    assert phases(**WRITE, r2t_count=1, r2t_first_ns=90, data_last_ns=170, status_ns=200) == {"latency_ns": 100}
+    assert phases(**WRITE, data_last_ns=170, status_ns=160) == {"latency_ns": 60}
+    # the end of the data was not captured, and its beginning is dated after the status
+    assert phases(**READ, status_ns=130) == {"latency_ns": 30}
+
+
+def test_a_row_whose_clock_runs_backwards_leaves_the_others_alone() -> None:
+    rows = table("cycles", READ | {"data_first_ns": 90, "data_last_ns": 160}, READ | {"data_last_ns": 160})
+    assert rows["request_ns"].tolist() == [None, 40]
+    assert rows.select([1])["request_ns"].tolist() == [40]

@@ -22,12 +22,14 @@ pub enum DataOutBurst {
 }
 
 impl Cycles {
-    /// Notes when a command ended, and what ended it: a code of `ended_by`.
+    /// Notes when a command ended, and what ended it: a code of `ended_by`. No command ends before it begins, though several
+    /// capture queues may date its status so.
     #[inline]
     pub(crate) fn end(&mut self, row: usize, end_ns: i64, by: u8) {
         let (Some(own_ns), Some(own_by)) = (self.end_ns.get_mut(row), self.ended_by.get_mut(row)) else { return };
         let had_ended = *own_by != NULL_U8;
-        (*own_ns, *own_by) = (end_ns, by);
+        let begun_ns = self.command_first_ns[row];
+        (*own_ns, *own_by) = (if end_ns == NULL_NS { NULL_NS } else { end_ns.max(begun_ns) }, by);
         if had_ended || by != ended_by::STATUS {
             self.note_ended(row);
         }

@@ -283,7 +283,7 @@ impl Flights {
 #[inline]
 fn extend(row: &mut Row, seen: &Observation) {
     row.frame_last = seen.frame;
-    row.time_last_ns = seen.time_ns;
+    row.time_last_ns = row.time_last_ns.max(seen.time_ns);
     row.bytes += u64::from(seen.length);
     row.packet_count += 1;
     row.has_retransmission |= seen.class == SegmentClass::Retransmission;

@@ -257,7 +257,7 @@ impl RttSamples {
         row.rtt_p95_ns = self.sizes.percentile(95).unwrap_or(NULL_NS).max(least_ns);
         row.rtt_count = self.sizes.count();
         if let Some(held_ns) = self.held_max_ns {
-            row.delayed_ack_max_ns = held_ns.saturating_sub(least_ns);
+            row.delayed_ack_max_ns = held_ns.saturating_sub(least_ns).max(0);
         }
         if let Some(bytes) = self.ack_sizes.percentile(50) {
             row.bytes_per_ack = u32::try_from(bytes).unwrap_or(u32::MAX - 1);

@@ -73,8 +73,7 @@ impl IscsiConnection {
         let cycles = &mut context.tables.cycles;
         for &(cycle, (end_ns, by)) in &ends {
             let row = cycles.row(cycle);
-            let begun_ns = cycles.command_first_ns[row];
-            cycles.end(row, end_ns.max(begun_ns), by);
+            cycles.end(row, end_ns, by);
         }
         ends.into_iter().map(|(cycle, _)| cycle).collect()
     }

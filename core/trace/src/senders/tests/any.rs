@@ -73,8 +73,13 @@ proptest! {
                 prop_assert!(window.time_ns[row] >= window.time_ns[row - 1]);
             }
         }
+        let flights = &tables.flights;
+        for row in 0..flights.time_first_ns.len() {
+            prop_assert!(flights.time_first_ns[row] <= flights.time_last_ns[row]);
+        }
         let senders = &tables.senders;
         for row in 0..2 {
+            prop_assert!(senders.delayed_ack_max_ns[row] >= 0 || senders.delayed_ack_max_ns[row] == NULL_NS);
             let causes = [&senders.fast_retransmit_count, &senders.tail_probe_count, &senders.unknown_retransmit_count];
             let found: u32 = causes.iter().map(|counts| counts[row]).sum();
             let ours = tables.retransmissions.to_target.iter().zip(&tables.retransmissions.cause);
