@@ -1,7 +1,9 @@
 """Serves metrics over HTTP: one thread, a limited number of connections, and a time limit for each request.
 
-A connection beyond the limit closes the oldest one: a scrape sends its request at once, so it is not the one that
-waits. The pages come from prometheus-client; Tornado speaks HTTP and TLS. Nothing here knows a metric.
+Requests that came whole are served. Beyond the limit such a one takes the place of the oldest connection without one;
+others only of one that had its time, or they are refused. A scrape sends its request at once, so that a flood of
+connections does not keep it out. The pages come from prometheus-client; Tornado speaks HTTP and TLS. Nothing here knows
+a metric.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 import logging
 import socket
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,8 +28,13 @@ from iscsitrace.watch.web_config import OPEN, Access
 CONNECTIONS_MAX: Final = 64
 REQUEST_S: Final = 5.0
 """Time for the TLS handshake and all headers of a request, and for the next one on the same connection."""
+_SERVED_S: Final = 1.0
+"""For that time a connection is kept whose request came whole."""
+_SILENT_S: Final = 0.5
+"""After that time a connection without a request gives way to any other."""
+_TLS_HANDSHAKE: Final = b"\x16\x03"
 _HEADER_BYTES_MAX: Final = 16 << 10
-_BACKLOG: Final = 128
+_BACKLOG: Final = 1024
 _UNAUTHORIZED: Final = "401 Unauthorized"
 
 _Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Any]
@@ -83,24 +91,58 @@ class MetricsServer:
 
 
 class _Server(HTTPServer):
-    """Closes its oldest connection for a new one when there are `CONNECTIONS_MAX`."""
+    """Has at most `CONNECTIONS_MAX` connections."""
 
     def initialize(self, *arguments: Any, **options: Any) -> None:
         super().initialize(*arguments, **options)
-        # in order of their beginning
-        self._streams: list[IOStream] = []
+        # the time of their beginning and whether their request was whole then, in order
+        self._streams: dict[IOStream, tuple[float, bool]] = {}
+
+    def _handle_connection(self, connection: socket.socket, address: Any) -> None:
+        """Tornado calls it for each new connection; one that is refused costs little."""
+        if self._makes_room(connection):
+            super()._handle_connection(connection, address)
+        else:
+            connection.close()
 
     def handle_stream(self, stream: IOStream, address: tuple[Any, ...]) -> None:
-        self._streams = [each for each in self._streams if not each.closed()]
-        for oldest in self._streams[: len(self._streams) + 1 - CONNECTIONS_MAX]:
-            oldest.close()
-        self._streams.append(stream)
+        self._streams[stream] = time.monotonic(), _has_request(stream.socket)
         super().handle_stream(stream, address)
+
+    def _makes_room(self, connection: socket.socket) -> bool:
+        if len(self._streams) < CONNECTIONS_MAX:
+            return True
+        self._streams = {stream: begun for stream, begun in self._streams.items() if not stream.closed()}
+        if len(self._streams) < CONNECTIONS_MAX:
+            return True
+        idle = next((each for each in self._streams if not self._is_served(each)), None)
+        if idle is None or (self._age_s(idle) < _SILENT_S and not _has_request(connection)):
+            return False
+        idle.close()
+        del self._streams[idle]
+        return True
+
+    def _age_s(self, stream: IOStream) -> float:
+        return time.monotonic() - self._streams[stream][0]
+
+    def _is_served(self, stream: IOStream) -> bool:
+        is_new = self._streams[stream][1] and self._age_s(stream) < _SERVED_S
+        return is_new or stream.writing() or _has_request(stream.socket)
 
     def close_all(self) -> None:
         self.stop()
         for stream in self._streams:
             stream.close()
+
+
+def _has_request(connection: socket.socket) -> bool:
+    """Whether the headers of a request, or the beginning of a TLS handshake, wait to be read."""
+    try:
+        # not the method of a TLS socket, which knows no flags
+        waiting = socket.socket.recv(connection, _HEADER_BYTES_MAX, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except OSError:
+        return False
+    return b"\r\n\r\n" in waiting or waiting.startswith(_TLS_HANDSHAKE)
 
 
 def _with_password(app: _Wsgi, access: Access) -> _Wsgi:

@@ -7,7 +7,9 @@ import http.client
 import socket
 import ssl
 import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -77,6 +79,44 @@ def test_half_requests_take_neither_threads_nor_descriptors_without_bound(serve:
     finally:
         for client in half_requests:
             client.close()
+
+
+FLOOD = """
+import collections, socket, sys
+port, sent = int(sys.argv[1]), sys.argv[2].encode()
+held = collections.deque(maxlen=900)
+while True:
+    client = socket.socket()
+    client.setblocking(False)
+    client.connect_ex(("127.0.0.1", port))
+    held.append(client)
+    if sent and len(held) > 1:
+        try:
+            held[-2].send(sent)
+        except OSError:
+            pass
+"""
+
+
+@pytest.mark.parametrize("sent", ["", "GET /metrics HTTP/1.1\r\nX-Half: "], ids=["silent", "half requests"])
+def test_scrapes_are_answered_under_a_flood_of_connections(sent: str, serve: Serve) -> None:
+    running = serve()
+    floods = [subprocess.Popen([sys.executable, "-c", FLOOD, str(running.port), sent]) for _ in range(4)]
+    try:
+        time.sleep(1)
+        answers = [scraped_under_load(running.port) for _ in range(15)]
+    finally:
+        for flood in floods:
+            flood.kill()
+            flood.wait()
+    assert answers.count(200) >= 13, answers
+
+
+def scraped_under_load(port: int) -> int:
+    try:
+        return scrape(port)
+    except (OSError, http.client.HTTPException):
+        return 0
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"], ids=["nothing", "half a request"])
