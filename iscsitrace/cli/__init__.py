@@ -98,6 +98,13 @@ the time of their diagnosis, and finds nothing."""
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+def _say(text: str) -> None:
+    """One line on stderr; what it needs is imported only then."""
+    from iscsitrace.show.line import say
+
+    say(text, err=True)
+
+
 class _OneLine(click.ClickException):
     """An IscsitraceError as click shows it: one line on stderr."""
 
@@ -105,7 +112,7 @@ class _OneLine(click.ClickException):
         super().__init__(" ".join(str(error).split()))
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(f"iscsitrace: {self.message}", file=file, err=file is None)
+        _say(f"iscsitrace: {self.message}")
 
 
 class _Commands(click.Group):
@@ -165,7 +172,7 @@ class _Commands(click.Group):
 
     def main(self, *arguments: Any, **extra: Any) -> Any:
         if sys.stdout is None:
-            click.echo("iscsitrace: standard output: closed", err=True)
+            _say("iscsitrace: standard output: closed")
             sys.exit(EXIT_NO_OUTPUT)
         gc.set_threshold(_OBJECTS_PER_COLLECTION)
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -176,7 +183,7 @@ class _Commands(click.Group):
         except OSError as error:
             # not in `invoke`: the help is written before
             with suppress(OSError):
-                click.echo(f"iscsitrace: {error.filename or 'standard output'}: {error.strerror or error}", err=True)
+                _say(f"iscsitrace: {error.filename or 'standard output'}: {error.strerror or error}")
             _discard_output()
             sys.exit(EXIT_NO_OUTPUT)
 
@@ -203,7 +210,7 @@ class _Commands(click.Group):
             _OneLine(MemoryShort("not enough memory, or less than --max-memory allows")).show()
             ctx.exit(MemoryShort.exit_code)
         except KeyboardInterrupt:
-            click.echo("iscsitrace: interrupted", err=True)
+            _say("iscsitrace: interrupted")
             ctx.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
             # the reader of the output has closed it (`| head`)
@@ -214,10 +221,9 @@ class _Commands(click.Group):
 
 def _show_unexpected(error: BaseException) -> None:
     what = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(".")
-    click.echo(
+    _say(
         f"iscsitrace: unexpected error: {what}. This is a bug of iscsitrace: please report it with the output of "
-        "'iscsitrace --debug' before the same command",
-        err=True,
+        "'iscsitrace --debug' before the same command"
     )
 
 

@@ -22,6 +22,7 @@ from iscsitrace.cli.memory import INSTEAD, MemoryLimit, MemorySize
 from iscsitrace.cli.sections import Option
 from iscsitrace.cli.units import Moment, When
 from iscsitrace.errors import InputInvalid
+from iscsitrace.show.line import say
 
 if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
@@ -128,7 +129,7 @@ class CaptureInput:
         if self.max_memory_bytes is not None:
             MemoryLimit(self.max_memory_bytes).hold()
         for line in lines:
-            click.echo(line, err=True)
+            say(line, err=True)
         return trace
 
     def _read_several(self, tables: Iterable[str], options: dict[str, Any]) -> Inputs:

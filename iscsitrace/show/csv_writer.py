@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.tables.table import Table
+from iscsitrace.wording.cells import printable
 
 Cells = NDArray[np.uint8]
 """A matrix of bytes, one row per cell, padded with NUL."""
@@ -130,7 +131,7 @@ def neutral(text: str) -> str:
     Characters that control a terminal or the direction of text become their codes, such as ``\x1b``. A text that a
     spreadsheet takes for a formula, by its first character, gets an apostrophe in front, as OWASP advises.
     """
-    text = "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    text = printable(text)
     return f"'{text}" if unicodedata.normalize("NFKC", text.lstrip()[:1]) in _FORMULA_STARTS else text
 
 

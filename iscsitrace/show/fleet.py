@@ -60,10 +60,14 @@ def losses_grid(by: str, losses: Sequence[Loss], count: int, *, is_finding: bool
 
 
 def write_csv(answer: Answer, stream: TextIO) -> None:
-    """A query's answer as CSV; nulls are empty."""
+    """A query's answer as CSV; nulls are empty, and no text controls a terminal."""
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(answer.columns)
-    writer.writerows(["" if value is None else value for value in row.values()] for row in answer.records)
+    writer.writerow(map(cells.printable, answer.columns))
+    writer.writerows(map(_cell, row.values()) for row in answer.records)
+
+
+def _cell(value: object) -> object:
+    return "" if value is None else cells.printable(value) if isinstance(value, str) else value
 
 
 LISTED: Final = 20

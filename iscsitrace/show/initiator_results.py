@@ -10,6 +10,7 @@ import click
 from iscsitrace.measure.ranks import is_meaningful
 from iscsitrace.show import terminal
 from iscsitrace.show.document import Block, Heading, Section, table
+from iscsitrace.show.line import say
 from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.login_keys import LOGIN_KEYS
 
@@ -209,10 +210,10 @@ def _problems(results: dict[str, Any]) -> Iterator[Block]:
 def end(results: dict[str, Any], *, is_unfinished: bool = False) -> None:
     """Prints the errors on stderr, one per line, and exits with 2 if the run could not begin, 1 for problems."""
     for error in results["errors"]:
-        click.echo(f"iscsitrace: {' '.join(error.split())}", err=True)
+        say(f"iscsitrace: {' '.join(error.split())}", err=True)
     unnamed = results["error_count"] - len(results["errors"])
     if unnamed > 0:
-        click.echo(f"iscsitrace: and {unnamed} more errors", err=True)
+        say(f"iscsitrace: and {unnamed} more errors", err=True)
     if results["error_count"] and not has_begun(results):
         raise click.exceptions.Exit(EXIT_IMPOSSIBLE)
     if is_unfinished or any(

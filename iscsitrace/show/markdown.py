@@ -23,6 +23,7 @@ from iscsitrace.show.document import (
     Plots,
     Section,
 )
+from iscsitrace.wording.cells import printable
 from iscsitrace.wording.sentences import sentence
 
 _SPECIAL: Final = re.compile(r"([\\`*\[\]<|~&]|(?<!\w)_|_(?!\w))")
@@ -110,6 +111,7 @@ def _row(cells: Iterable[str]) -> str:
 
 def code(value: str) -> str:
     """Text as code, with a fence longer than any in it."""
+    value = printable(value)
     longest = max((len(run) for run in re.findall(r"`+", value)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if value.startswith("`") or value.endswith("`") else ""
@@ -125,4 +127,4 @@ def prose(text: str) -> str:
 def _text(value: str) -> str:
     """Text as it is."""
     # keep blanks at the ends: they separate code or a bracket from the next word
-    return _SPECIAL.sub(r"\\\1", re.sub(r"\s+", " ", value))
+    return _SPECIAL.sub(r"\\\1", printable(re.sub(r"\s+", " ", value)))

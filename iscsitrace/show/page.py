@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from iscsitrace.show.document import Block, Document, Section
+from iscsitrace.wording.cells import printable
 from iscsitrace.wording.sentences import sentence
 
 _TEMPLATES: Final = "templates"
@@ -47,11 +48,17 @@ def fragment(sections: Iterable[Section]) -> str:
     return _environment().get_template("fragment.html").render(sections=list(sections))
 
 
+def _harmless(value: object) -> object:
+    """Text of a capture; markup is of the package."""
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("iscsitrace.show", _TEMPLATES),
         autoescape=True,
+        finalize=_harmless,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -88,7 +95,7 @@ def _read(name: str) -> str:
 
 def prose(text: str) -> Markup:
     """A sentence; words between backticks become code."""
-    pieces = text.split("`")
+    pieces = printable(text).split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(piece) if place % 2 else _breakable(piece)
         for place, piece in enumerate(pieces)
@@ -104,9 +111,9 @@ def _breakable(text: str) -> Markup:
     )
 
 
-def unbroken(text: str) -> str:
+def unbroken(text: str) -> Markup:
     """A text in which no line ends between a number and its unit."""
-    return _UNIT.sub("\N{NO-BREAK SPACE}", text)
+    return Markup("\N{NO-BREAK SPACE}").join(_UNIT.split(printable(text)))
 
 
 def _json(value: Any) -> str:

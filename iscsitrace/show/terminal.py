@@ -31,7 +31,7 @@ from iscsitrace.show.document import (
     more_rows,
     table,
 )
-from iscsitrace.wording.cells import text as printable
+from iscsitrace.wording.cells import printable
 
 _Rows: TypeAlias = Sequence[tuple[str, ...]]
 _FILTER = "frame.number in {"

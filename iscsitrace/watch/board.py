@@ -18,10 +18,10 @@ from iscsitrace.watch.choice import Choice, sorted_lines
 from iscsitrace.watch.columns import COLUMNS, clock, count, latency, milliseconds, percentile, rate, size
 from iscsitrace.watch.figures import CAUSES, Line
 from iscsitrace.watch.hangs import sentence
-from iscsitrace.watch.names import joined, printable, session_names
+from iscsitrace.watch.names import joined, session_names
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording import amounts as wording
-from iscsitrace.wording.cells import percent
+from iscsitrace.wording.cells import percent, printable
 from iscsitrace.wording.parts import BY_NAME, Part
 
 BAD: Final = "bold #D55E00"

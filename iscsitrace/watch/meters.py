@@ -21,6 +21,7 @@ from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.watch.figures import CAUSES, Line
 from iscsitrace.wording import scsi_names
+from iscsitrace.wording.cells import printable
 
 SERIES_MAX: Final = 20_000
 """Series of all paths together."""
@@ -249,8 +250,8 @@ def _path(line: Line, names: dict[int, dict[str, Any]]) -> Path:
 
 
 def _label(text: str) -> str:
-    """A name in valid UTF-8, whatever a login had."""
-    return text.encode(errors="replace").decode()
+    """A name as a person can read it anywhere, whatever a login had."""
+    return printable(text)
 
 
 def _status(code: int) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from iscsitrace.watch.figures import Line
+from iscsitrace.wording.cells import printable
 
 NOT_CAPTURED: Final = "login not captured"
 _ARROW: Final = " > "
@@ -46,11 +47,6 @@ def joined(ends: tuple[str, str], width: int | None = None) -> str:
     half = room // 2
     left = max(half, room - len(target))
     return f"{_short(initiator, left)}{_ARROW}{_short(target, room - min(len(initiator), left))}"
-
-
-def printable(text: str) -> str:
-    """Text without characters that control a terminal."""
-    return "".join(each if each.isprintable() else "?" for each in text)
 
 
 def _short(text: str, width: int | None) -> str:

@@ -15,16 +15,24 @@ TEXT_LIMIT: Final = 160
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def printable(text: str) -> str:
+    r"""Text in which a name of a stranger is harmless: ``\x1b`` for ESC.
+
+    Characters that control a terminal, turn text around, end a line or are not seen become their codes (Unicode's
+    categories Other and Separator, but for the blank). All that prints text of captures, peers and files uses this.
+    """
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
+
+
 def text(value: object) -> str:
-    """Any value: yes and no for booleans; control characters and those that turn text around are escaped."""
+    """Any value: yes and no for booleans; text is harmless, see ``printable``."""
     if value is None:
         return NOTHING
     if isinstance(value, bool):
         return "yes" if value else "no"
-    shown = str(value)
-    return (
-        shown if shown.isprintable() else "".join(each if each.isprintable() else ascii(each)[1:-1] for each in shown)
-    )
+    return printable(str(value))
 
 
 def short(value: object) -> str:

@@ -9,6 +9,7 @@ import click
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.sections import SectionedCommand
+from iscsitrace.show.line import say
 from iscsitrace.show.terminal import show
 
 
@@ -114,4 +115,4 @@ def command(
         show(cycles.sections(trace, picked, waited, has_filter=has_filter, has_legs=has_legs))
     if unranked:
         # a document is for programs: the line goes to stderr
-        click.echo(cycles.unranked(unranked), err=is_csv or is_json)
+        say(cycles.unranked(unranked), err=is_csv or is_json)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from iscsitrace.cli.units import Quantity
+from iscsitrace.show.line import say
 from iscsitrace.wording.quantities import TIMES
 
 _DAY_S = 86_400
@@ -44,4 +45,4 @@ def command(dataset: str, older_ns: int) -> None:
     for each in prune(Path(dataset), older_ns, time.time_ns()):
         kept = f"; kept {', '.join(each.kept)}, where open sessions began" if each.kept else ""
         days = f"{len(each.days):,} {'day' if len(each.days) == 1 else 'days'}"
-        click.echo(f"{each.tap}: removed {days}, {cells.megabytes(each.size_bytes)} MB{kept}")
+        say(f"{each.tap}: removed {days}, {cells.megabytes(each.size_bytes)} MB{kept}")

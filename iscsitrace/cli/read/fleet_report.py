@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from iscsitrace.show.line import say
+
 
 @click.command(epilog="Example:  iscsitrace fleet report dataset -o fleet.html")
 @click.argument("dataset", metavar="DATASET", type=click.Path())
@@ -27,4 +29,4 @@ def command(dataset: str, output: str, is_forced: bool) -> None:
     document = describe(Path(dataset))
     with output_file.written_aside(path) as partial:
         partial.write_text(render(document, __version__), encoding="utf-8", errors="backslashreplace", newline="\n")
-    click.echo(f"{path}: {document.opening.headline}")
+    say(f"{path}: {document.opening.headline}")

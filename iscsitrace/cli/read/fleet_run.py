@@ -9,6 +9,7 @@ import click
 
 from iscsitrace.cli.options import ReadingProgress
 from iscsitrace.cli.stop_signals import wishing
+from iscsitrace.show.line import say
 
 
 @click.command(epilog="Example:  iscsitrace fleet run host1=/captures/host1 sftp://root@host2/captures -o dataset")
@@ -83,11 +84,11 @@ def command(
         if progress:
             progress.close()
     for line in lines(result, is_quiet=is_quiet):
-        click.echo(line)
+        say(line)
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    say(line, err=True)
 
 
 def _show_nothing(*_: object) -> None:

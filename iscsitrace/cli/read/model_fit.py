@@ -14,6 +14,7 @@ from iscsitrace.cli.read.baselines import Baseline, RateOrCapture, c_of, rates_o
 from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
+from iscsitrace.show.line import say
 from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def command(
     else:
         show(model_fit.sections(read.inputs, result, read.missing, swept, rivalry))
     for path, content in written:
-        click.echo(f"{path}: {content}", err=is_json)
+        say(f"{path}: {content}", err=is_json)
 
 
 @dataclass(frozen=True)

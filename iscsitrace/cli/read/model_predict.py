@@ -12,6 +12,7 @@ from iscsitrace.cli.options import as_json
 from iscsitrace.cli.read import model_options
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show import files as output_file
+from iscsitrace.show.line import say
 from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def command(
         show(model_predict.sections(base, fit, lists, answers))
     if path is not None:
         model_predict.write_chart(path, base, fit, lists, answers)
-        click.echo(f"{path}: chart", err=is_json)
+        say(f"{path}: chart", err=is_json)
 
 
 def _in_order_of_the_line(lists: dict[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:

@@ -16,6 +16,7 @@ from iscsitrace.cli.units import Moment, Quantity
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.plots import kinds
 from iscsitrace.show import files as output_file
+from iscsitrace.show.line import say
 
 if TYPE_CHECKING:
     from iscsitrace.plots.kind import Drawing
@@ -162,7 +163,7 @@ def command(
         _show(drawing, about, size)
     else:
         _write(path, drawing, about, size)
-        click.echo(f"{path}: {drawing.title}")
+        say(f"{path}: {drawing.title}")
 
 
 def _check_output(path: Path, kind: str, inputs: Sequence[str], is_forced: bool) -> None:

@@ -16,6 +16,7 @@ from iscsitrace.cli.read.model_fit import survey_each
 from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show import files as output_file
+from iscsitrace.show.line import say
 
 if TYPE_CHECKING:
     from iscsitrace.show.document import Document
@@ -116,7 +117,7 @@ def command(
         return
     with output_file.written_aside(path) as partial:
         partial.write_text(text, encoding="utf-8", errors="backslashreplace", newline="\n")
-    click.echo(f"{path}: {document.opening.headline}")
+    say(f"{path}: {document.opening.headline}")
 
 
 def _sweep(

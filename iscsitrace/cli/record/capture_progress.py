@@ -13,8 +13,8 @@ import click
 from iscsitrace.cli.record.service_manager import ServiceManager
 from iscsitrace.cli.stop_signals import StopWish
 from iscsitrace.recording.file_names import numbered
+from iscsitrace.show.line import say
 from iscsitrace.wording.amounts import count
-from iscsitrace.wording.cells import text as printable
 from iscsitrace.wording.quantities import SIZES
 
 _DRAWN_EVERY_S = 0.5
@@ -66,7 +66,7 @@ class CaptureCaller:
     def say(self, text: str) -> None:
         """Print one line on stderr."""
         self.close()
-        click.echo(f"iscsitrace: {printable(text)}", err=True)
+        say(f"iscsitrace: {text}", err=True)
 
     def _tell(self, event: dict[str, Any]) -> None:
         kind = event["kind"]

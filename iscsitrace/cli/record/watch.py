@@ -18,6 +18,7 @@ from iscsitrace.cli.record.service_manager import ServiceManager
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Quantity
 from iscsitrace.errors import CaptureUnreadable
+from iscsitrace.show.line import say
 from iscsitrace.show.terminal import show, show_line
 from iscsitrace.wording.quantities import TIMES, parse_endpoint
 
@@ -150,8 +151,8 @@ def command(
         watched.close()
         words = watched.last_message()
     document = watcher.document()
-    if words:
-        click.echo(words, err=True)
+    for line in words.splitlines():
+        say(line, err=True)
     if is_json:
         click.echo(json.dumps(document, allow_nan=False))
     else:
@@ -159,7 +160,7 @@ def command(
 
         show(sections_of_totals(document))
     if watcher.live.change:
-        click.echo(f"iscsitrace: {source} was {watcher.live.change} while it was read: reading stopped", err=True)
+        say(f"iscsitrace: {source} was {watcher.live.change} while it was read: reading stopped", err=True)
     if _has_lost(document) or watcher.live.change:
         raise click.exceptions.Exit(EXIT_LOSS)
 
@@ -171,7 +172,7 @@ def _confining(ports: list[int]) -> Callable[[Sequence[int]], None]:
         from iscsitrace.recording import capture
 
         if problems := capture.confine([Path(), Path("/dev/tty")], ports, children):
-            click.echo(f"iscsitrace: watch runs with more rights than it needs: {'; '.join(problems)}", err=True)
+            say(f"iscsitrace: watch runs with more rights than it needs: {'; '.join(problems)}", err=True)
 
     return confine if is_own_process() else lambda _: None
 
@@ -188,7 +189,7 @@ def _serve(listen: tuple[str, int] | None, web_config: str | None) -> tuple[Expo
     exposition = Exposition()
     server = serve(exposition, *listen, access)
     scheme = "http" if access.tls is None else "https"
-    click.echo(f"iscsitrace: serving {scheme}://{listen[0]}:{server.port}/metrics", err=True)
+    say(f"iscsitrace: serving {scheme}://{listen[0]}:{server.port}/metrics", err=True)
     return exposition, server
 
 
@@ -196,7 +197,8 @@ def _refuse_as(watched: Watched) -> None:
     """Exit as the capture process did, with its message, where it captured nothing."""
     code = watched.close()
     if code:
-        click.echo(watched.last_message(), err=True)
+        for line in watched.last_message().splitlines():
+            say(line, err=True)
         raise click.exceptions.Exit(code) from None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from iscsitrace.cli.stop_signals import StopWish, wishing
+from iscsitrace.show.line import say
 from iscsitrace.show.run_progress import Progress
 from iscsitrace.show.terminal import show_json, show_table
 
@@ -141,7 +142,7 @@ def command(
     else:
         tables.show(found, directory)
     if not found.is_complete:
-        click.echo(
+        say(
             f"stopped: {len(found.points)} of {found.point_count} points are done; run the command again to continue",
             err=True,
         )
@@ -159,7 +160,7 @@ class _Watched:
 
     def __call__(self, seen: runner.Progress) -> bool:
         if seen.latest is not None and seen.latest.error is not None:
-            click.echo(f"failed: {seen.latest.name}: {seen.latest.error}", err=True)
+            say(f"failed: {seen.latest.name}: {seen.latest.error}", err=True)
         left = "" if seen.left_s is None else f", {_minutes(seen.left_s)} left"
         failed = f", {seen.failed} failed" if seen.failed else ""
         self._bar.show(seen.done, seen.count, f"{seen.done} of {seen.count} points{failed}{left}")

@@ -28,6 +28,7 @@ from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import OPERATIONS
 from iscsitrace.show import initiator_results, run_results
+from iscsitrace.show.line import say
 from iscsitrace.show.run_progress import Progress
 from iscsitrace.show.terminal import show_json
 
@@ -288,7 +289,7 @@ def run(
 
 def _say(is_json: bool) -> Callable[[str], None]:
     """Shows a line about what is going on, beside a document on stderr."""
-    return lambda line: click.echo(line, err=is_json)
+    return lambda line: say(line, err=is_json)
 
 
 class _Lab(click.Group):

@@ -13,6 +13,7 @@ from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.cli.traffic.target_options import faults_of, lists_faults
 from iscsitrace.lab.settings import structs
 from iscsitrace.show import initiator_results, run_results
+from iscsitrace.show.line import say
 from iscsitrace.show.run_progress import Progress
 from iscsitrace.show.terminal import show_json
 
@@ -74,5 +75,5 @@ def command(
     else:
         run_results.show(truth, directory)
     if "unfinished" in truth:
-        click.echo(f"iscsitrace: {simulation.why_unfinished(truth)}", err=True)
+        say(f"iscsitrace: {simulation.why_unfinished(truth)}", err=True)
     initiator_results.end(truth["results"], is_unfinished="unfinished" in truth)

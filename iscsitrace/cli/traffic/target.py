@@ -14,6 +14,7 @@ from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, lis
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.units import Quantity, Size
 from iscsitrace.show import run_results
+from iscsitrace.show.line import say
 from iscsitrace.show.terminal import show_line
 from iscsitrace.wording.quantities import parse_endpoint
 
@@ -121,7 +122,7 @@ def command(
     for address in addresses:
         endpoint = parse_endpoint(address)
         if endpoint and not endpoint[0].is_loopback:
-            click.echo(
+            say(
                 f"iscsitrace: {address} is not a loopback address: any host that reaches it can read and write",
                 err=True,
             )
