@@ -16,7 +16,7 @@ import warnings
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
-from typing import IO, Any
+from typing import IO, Any, TextIO
 
 import click
 
@@ -171,6 +171,8 @@ class _Commands(click.Group):
             self.is_process = False
 
     def main(self, *arguments: Any, **extra: Any) -> Any:
+        if sys.stderr is None:
+            sys.stderr = _silent_errors()
         if sys.stdout is None:
             _say("iscsitrace: standard output: closed")
             sys.exit(EXIT_NO_OUTPUT)
@@ -225,6 +227,12 @@ def _show_unexpected(error: BaseException) -> None:
         f"iscsitrace: unexpected error: {what}. This is a bug of iscsitrace: please report it with the output of "
         "'iscsitrace --debug' before the same command"
     )
+
+
+def _silent_errors() -> TextIO:
+    """Takes the place of a standard error that is closed, so that no file that is opened later gets its number."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    return os.fdopen(null, "w", encoding="utf-8", errors="backslashreplace")
 
 
 def _discard_output() -> None:

@@ -457,6 +457,18 @@ def test_unwritable_output_is_a_one_line_error(arguments: list[str], redirection
     assert (result.returncode, result.stderr) == (2, f"iscsitrace: standard output: {reason}\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [(["cycles", "a.pcap"], 0), (["cycles", "--csv", "a.pcap"], 0), (["nothing"], 2), (["-h"], 0)],
+)
+def test_a_closed_standard_error_changes_nothing(arguments: list[str], code: int) -> None:
+    """And no file that is opened gets its number: what a library prints there would go into it."""
+    command = ["bash", "-c", 'exec "$@" 2>&-', "bash", *program(*arguments)]
+    closed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    usual = subprocess.run(program(*arguments), capture_output=True, text=True, check=False)
+    assert (closed.returncode, closed.stdout) == (code, usual.stdout)
+
+
 def test_a_character_missing_in_the_encoding(monkeypatch: pytest.MonkeyPatch, core: Any) -> None:
     session = {
         **by_hand.TRACE["sessions"][0],
