@@ -7,6 +7,7 @@ packet.
 from __future__ import annotations
 
 import glob
+import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -74,6 +75,11 @@ class Capture:
         filesystem, path = self.remote
         with _fsspec().AbstractFileSystem.from_json(filesystem).open(path, "rb") as stream:
             yield stream
+
+
+def in_unicode(name: str) -> str:
+    r"""The name of a file as a dataset can keep it: ``\xff`` for a byte that is not UTF-8."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def ring_of(name: str) -> str:
@@ -195,7 +201,7 @@ def _of_files(source: str) -> list[Capture]:
     found = []
     for each in sorted(paths):
         entry = each.stat()
-        found.append(Capture(each.name, str(each.absolute()), entry.st_size, entry.st_mtime_ns))
+        found.append(Capture(in_unicode(each.name), str(each.absolute()), entry.st_size, entry.st_mtime_ns))
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Final
 
 from iscsitrace.errors import ExtraMissing, InputInvalid
 from iscsitrace.fleet import dask_cluster, history, store
-from iscsitrace.fleet.captures import Tap
+from iscsitrace.fleet.captures import Tap, in_unicode
 from iscsitrace.fleet.dask_cluster import DaskCluster
 from iscsitrace.fleet.local_pool import LocalPool
 from iscsitrace.fleet.places import DECLARED
@@ -102,6 +102,8 @@ def run(
     except ImportError as error:
         raise ExtraMissing("fleet", "pyarrow", "fleet") from error
     _check_tables(tables)
+    if in_unicode(str(dataset)) != str(dataset):
+        raise InputInvalid(f"{dataset}: the name of a dataset has to be in UTF-8")
     place = Place(dataset.absolute(), uuid.uuid4().hex[:12], tuple(tables), __version__, task_bytes)
     with ExitStack() as stack:
         stack.enter_context(store.locked(place.dataset))

@@ -18,7 +18,7 @@ import numpy as np
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.fleet import history
-from iscsitrace.fleet.captures import Capture
+from iscsitrace.fleet.captures import Capture, in_unicode
 from iscsitrace.fleet.history import Entry, History
 from iscsitrace.fleet.places import DAY_NS, Timeline
 from iscsitrace.fleet.plan import Place, Work
@@ -236,7 +236,7 @@ class _Task:
 
     def _read(self, capture: Capture) -> Entry:
         """Reads one capture, again if that fails on the way; the entry of what became of it."""
-        found = Entry(capture.name, capture.path, capture.size_bytes, capture.modified_ns)
+        found = Entry(capture.name, in_unicode(capture.path), capture.size_bytes, capture.modified_ns)
         if capture.status:
             return replace(found, status=capture.status, problem=capture.problem, time_first_ns=capture.first_ns)
         # a file object that fails leaves no pass to go on with
