@@ -21,8 +21,8 @@ def end(outcome: Mapping[str, Any]) -> str:
     seen = sum(interface["seen_count"] for interface in outcome["interfaces"])
     found, samples = progress["slow_count"], progress["tcp_info_count"]
     return (
-        f"{seen} packets seen, {progress['written_count']} written ({progress['written_bytes']} bytes), "
-        f"{progress['dropped_count']} dropped"
+        f"{seen} packets seen, {progress['written_count']} written, {progress['dropped_count']} dropped; "
+        f"{progress['written_bytes']} bytes in files"
         + (f"; {count(found, 'command')} met the trigger" if found else "")
         + (f"; {count(samples, 'sample')} of TCP_INFO" if samples else "")
     )
