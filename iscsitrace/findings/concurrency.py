@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 from typing import Final
 
+from iscsitrace.errors import InputInvalid
 from iscsitrace.findings.case import Case, Groups
 from iscsitrace.findings.finding import Basis
 from iscsitrace.findings.thresholds import FULL
@@ -78,8 +79,8 @@ def hiding_queue_depths(basis: Basis) -> Iterator[Change]:
 
 
 def _hiding(situation: Situation) -> int | None:
-    """Commands in flight that reach HIDDEN of the throughput without delay; None where that takes too many, or where
-    one in flight shows no application that has others to issue.
+    """Commands in flight that reach HIDDEN of the throughput without delay; None where that takes too many, where one
+    in flight shows no application that has others to issue, or where nothing else is known to take time.
     """
     depth = situation.setting.queue_depth
     if depth == 1:
@@ -88,7 +89,11 @@ def _hiding(situation: Situation) -> int | None:
     def reached(count: int) -> float:
         return situation.with_setting(queue_depth=count).throughput()
 
-    wanted = HIDDEN * situation.with_setting(delay_ns=0.0).throughput()
+    try:
+        wanted = HIDDEN * situation.with_setting(delay_ns=0.0).throughput()
+    except InputInvalid:
+        # no rate, and no service time: without delay any throughput is possible
+        return None
     found = least(reached, wanted, depth, DEPTHS[-1])
     return None if found == depth else found
 

@@ -8,12 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from iscsitrace.errors import InputInvalid
 from iscsitrace.findings.command_window import _after
 from iscsitrace.findings.concurrency import hiding_queue_depths, more_connections, next_queue_depth
 
 
-def basis(queue_depth: int = 1, connections: int = 1, rates: dict[int, float] | None = None, near: float = 1e9) -> Any:
-    """The model has those rates by number of connections; else 1 for each command in flight, ``near`` without delay."""
+def basis(
+    queue_depth: int = 1, connections: int = 1, rates: dict[int, float] | None = None, near: float | None = 1e9
+) -> Any:
+    """The model has those rates by number of connections; else 1 for each command in flight, ``near`` without delay, or
+    no throughput there.
+    """
+
+    def reached(rate: float | None) -> float:
+        if rate is None:
+            raise InputInvalid("no duration")
+        return rate
 
     def situation(count: int, depth: int = queue_depth, delay_ns: float = 1.0) -> Any:
         setting = SimpleNamespace(queue_depth=depth, connections=count)
@@ -23,7 +33,7 @@ def basis(queue_depth: int = 1, connections: int = 1, rates: dict[int, float] | 
             return situation(count, changes.get("queue_depth", depth), changes.get("delay_ns", delay_ns))
 
         return SimpleNamespace(
-            setting=setting, throughput=lambda: rate, with_connections=situation, with_setting=with_setting
+            setting=setting, throughput=lambda: reached(rate), with_connections=situation, with_setting=with_setting
         )
 
     measured = SimpleNamespace(situation=situation(connections))
@@ -55,6 +65,12 @@ def test_the_next_two_depths_above_the_measured_one_are_tried(queue_depth: int, 
 )
 def test_the_depth_that_hides_the_delay_is_tried(queue_depth: int, near: float, words: list[str]) -> None:
     assert [change.words for change in hiding_queue_depths(basis(queue_depth, near=near))] == words
+
+
+def test_no_depth_hides_a_delay_beside_which_nothing_is_known_to_take_time() -> None:
+    """No rate, and no service time: the model has no throughput without the delay."""
+    alone = basis(queue_depth=2, near=None)
+    assert [change.words for change in hiding_queue_depths(alone)] == ["queue depth 8", "queue depth 32"]
 
 
 @pytest.mark.parametrize(
