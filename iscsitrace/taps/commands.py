@@ -192,11 +192,11 @@ def _of_pair(rows: Array, keys: Array, connections: Array, numbers: Sequence[int
 def samples_of(whole: Matched, cycles_a: Table, cycles_b: Table) -> Samples:
     """The differences of the clocks that commands, data and statuses show; A is nearer to the initiator.
 
-    ``whole`` are complete at both taps. Commands with retransmissions are left out: at one tap it may be the first copy
-    that was captured, at the other the second.
+    ``whole`` are complete at both taps. Commands with retransmissions are left out while there are others: at one tap
+    it may be the first copy that was captured, at the other the second.
     """
     is_repeated = cycles_a.raw("has_retransmission")[whole.rows_a] | cycles_b.raw("has_retransmission")[whole.rows_b]
-    kept = whole.where(~is_repeated)
+    kept = whole if is_repeated.all() else whole.where(~is_repeated)
     is_write = cycles_a.raw("is_write")[kept.rows_a]
     parts, frames = [], []
     for name, frame, is_a_first in (

@@ -142,7 +142,10 @@ def _places(connections: Array, numbers: Array) -> Array:
 
 
 def _constant_offset(matched: Matched, cycles_a: Table, cycles_b: Table) -> int | None:
-    """By how much every time of every command differs; None where they differ unequally."""
+    """By how much every time of every command differs; None where they differ unequally.
+
+    Between two taps the times of either direction may differ by the same, but not those of both.
+    """
     apart = []
     for name in ("command_first_ns", "data_last_ns", "status_ns"):
         both = known(cycles_a, name)[matched.rows_a] & known(cycles_b, name)[matched.rows_b]
@@ -150,7 +153,10 @@ def _constant_offset(matched: Matched, cycles_a: Table, cycles_b: Table) -> int 
         apart.append(cycles_b.raw(name)[rows_b].astype(np.int64) - cycles_a.raw(name)[rows_a].astype(np.int64))
     # a capture that lacks packets has some times of retransmissions, or of other packets
     least, middle, most = np.quantile(np.concatenate(apart), [0.1, 0.5, 0.9], method="nearest").tolist()
-    return int(middle) if most - least <= RESOLUTION_NS else None
+    # where a snaplen cuts statuses, few are left
+    typical = [middle, *(int(np.median(each)) for each in apart if len(each))]
+    is_constant = most - least <= RESOLUTION_NS and max(typical) - min(typical) <= RESOLUTION_NS
+    return int(middle) if is_constant else None
 
 
 def _trusted(matched: Matched, cycles_a: Table) -> list[tuple[ConnectionPair, ...]]:

@@ -59,6 +59,33 @@ def test_both_ends_are_taps_in_either_order(runs: Runs, tmp_path: Path, line: st
         assert found.is_translated == fault.is_translated
 
 
+CUT = "read --one-way-delay 4ms --block-size 64K --queue-depth 4 --bytes 4M --set receive-buffer=24K --seed 5"
+
+
+def test_taps_of_which_few_statuses_are_left(runs: Runs, tmp_path: Path) -> None:
+    """A small window moves most headers within their segments, beyond the snaplen: the commands alone, all of one
+    direction, look like the same packets at both taps.
+    """
+    run = runs(CUT)
+    sides = [
+        with_fault(run.capture(tap), tmp_path / f"{tap}.pcapng", Fault(snaplen=96)) for tap in ("initiator", "target")
+    ]
+    assert compared(*sides).relation is Relation.TAPS
+    assert compared(sides[0], sides[0]).relation is Relation.COPY
+
+
+def test_taps_where_every_command_has_a_retransmission(runs: Runs, tmp_path: Path) -> None:
+    """Jitter that reorders makes TCP retransmit in every write of 64 KiB; the captures begin after the login."""
+    run = runs(
+        "write --one-way-delay 20ms --rate 2Gbit --set jitter=5ms --set jitter-reorders=yes --block-size 64K --seed 5"
+    )
+    near, far = (
+        with_fault(run.capture(tap), tmp_path / f"{tap}.pcapng", Fault(first=0.2)) for tap in ("initiator", "target")
+    )
+    assert iscsitrace.read(far, tables=()).cycles.raw("has_retransmission").all()
+    assert compared(near, far).relation is Relation.TAPS
+
+
 def test_sessions_with_the_same_first_commands_are_all_compared(runs: Runs) -> None:
     """Twenty logins, each followed by the same commands: more than say which connection is which."""
     run = runs("read --one-way-delay 1ms --block-size 4K --bytes 2M --sessions 20 --seed 4")
