@@ -60,7 +60,10 @@ def _served_slowly(facts: Facts) -> Found:
     places = facts.places("cycles")
     waited = np.zeros(len(places), dtype=bool)
     waited[found.row[(found.row >= 0) & (found.lengths > 0)]] = True
-    is_found = np.bincount(places[waited & (places >= 0)], minlength=len(facts)) >= MIN_TASKS
+    # of several in flight the oldest is known to wait
+    asked, depths = facts.once(workloads), np.ones(len(facts))
+    depths[asked.numbers] = np.maximum(asked.queue_depths, 1)
+    is_found = depths * np.bincount(places[waited & (places >= 0)], minlength=len(facts)) >= MIN_TASKS
     cost_ns = found.sums_ns(facts)
     is_found &= facts.share(cost_ns) >= WORTH_A_CHANGE
     is_slow = _is_slow(facts, found, is_found) | facts.once(outliers.have_cost)

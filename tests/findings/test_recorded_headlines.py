@@ -31,10 +31,13 @@ KNOWN: dict[str, tuple[str, str]] = {
     "03_seqwrite_256k_delay04ms_defaults": ("queue_depth_low", "dd, one at a time, RTT 9 ms; no window limits"),
     "04_read_ackloss5pct_delay04ms": ("receive_window_small", "272 of 536 ms; the lost ACKs cost nothing"),
     "04_read_dup2pct_jitter_delay04ms": ("receive_window_small", "384 of 652 ms"),
-    "04_read_loss1pct_delay08ms": ("congestion_window_small", "36 losses; cwnd full in 76 % of the time"),
+    "04_read_loss1pct_delay08ms": ("loss", "netem loss 1 %: 36 losses, which keep cwnd full in 76 % of the time"),
     "04_read_reorder_delay08ms": ("reordering", "netem reorder; 24 retransmissions for nothing, cwnd at most 66"),
     "05_digests_header+data_crc32c_delay01ms": ("none", "neither window nor send buffer; CRC32C on emulated CPUs"),
-    "06_mcs_2-connections_delay04ms": ("slow_initiator", "neither window; a program in Python answers the R2Ts"),
+    "06_mcs_2-connections_delay04ms": (
+        "queue_depth_low",
+        "neither window; of the 2.5 s that its commands take, R2Ts wait 0.16 s for a program in Python; RTT 9 ms",
+    ),
     "06_two-targets_delay01ms-and-08ms": (
         "congestion_window_small",
         "cwnd full in 197 of 612 ms, rwnd never",

@@ -7,10 +7,9 @@
 //! the line is busy           transfer
 //! only statuses are missing  loss_recovery: they were sent, and wait for a retransmission
 //! a sender is limited        unknown, loss_recovery, receive_window, congestion_window, send_buffer, ack_wait
-//! an R2T waits for data      initiator_service, after the RTT to the initiator; propagation within a PDU
-//! a command is in flight     target_service, after the RTT to the target
-//! an RTT is not known        unknown
-//! within one of these RTTs   propagation
+//! most commands in flight    an R2T waits for data: initiator_service, after the RTT to the initiator; propagation within a
+//!                            PDU; it waits for the target: target_service, after the RTT to it; an RTT is not known: unknown;
+//!                            within one of these RTTs: propagation
 //! no command is in flight    propagation for one RTT to the initiator, then initiator_think; unknown without that RTT
 //! ```
 //!
@@ -34,7 +33,7 @@ pub(super) struct Sweep<'a> {
     busy_count: u32,
     limited_counts: [u32; LIMITING_PARTS.len()],
     commands: Commands,
-    /// Statuses that were sent and did not arrive so far, of each kind of command.
+    /// Commands and statuses that were sent and did not arrive so far, of each kind of command.
     resent: Kinds,
     /// Until when the time without a command counts as propagation; none if the RTT is unknown.
     think_deadline: Option<i64>,
@@ -106,13 +105,16 @@ impl<'a> Sweep<'a> {
         }
         let waited_ns = self.waited_ns;
         let left_ns = |deadline: i64| deadline.saturating_sub(waited_ns);
-        match (self.commands.waiting(waited_ns), self.think_deadline) {
+        let (waiting, next) = self.commands.waiting(waited_ns);
+        let next_ns = left_ns(next);
+        match (waiting, self.think_deadline) {
             // it sends the data of another R2T, or of this one
-            (Waiting::Initiator, _) if limited.is_some() => (part::PROPAGATION, OPEN),
-            (Waiting::Initiator, _) => (part::INITIATOR_SERVICE, OPEN),
-            (Waiting::Target, _) => (part::TARGET_SERVICE, OPEN),
-            (Waiting::Unmeasured, _) | (Waiting::Nobody, None) => (part::UNKNOWN, OPEN),
-            (Waiting::Path(deadline), _) => (part::PROPAGATION, left_ns(deadline)),
+            (Waiting::Initiator, _) if limited.is_some() => (part::PROPAGATION, next_ns),
+            (Waiting::Initiator, _) => (part::INITIATOR_SERVICE, next_ns),
+            (Waiting::Target, _) => (part::TARGET_SERVICE, next_ns),
+            (Waiting::Unmeasured, _) => (part::UNKNOWN, next_ns),
+            (Waiting::Nobody, None) => (part::UNKNOWN, OPEN),
+            (Waiting::Path, _) => (part::PROPAGATION, next_ns),
             (Waiting::Nobody, Some(deadline)) if left_ns(deadline) > 0 => (part::PROPAGATION, left_ns(deadline)),
             (Waiting::Nobody, Some(_)) => (part::INITIATOR_THINK, OPEN),
         }
@@ -189,9 +191,10 @@ impl<'a> Sweep<'a> {
             Change::BurstSent(place) => self.commands.burst_sent(place, waited_ns, allowance(place)),
             Change::Ended(place) => {
                 self.answered = self.answered().max(kind(place));
-                self.commands.end(place);
                 // within the least RTT: a queue would count the pause of the initiator as network time
-                let allowed_ns = allowance(place).answer_ns;
+                let allowance = allowance(place);
+                self.commands.end(place, waited_ns, allowance);
+                let allowed_ns = allowance.answer_ns;
                 self.think_deadline = allowed_ns.map(|allowed_ns| waited_ns.saturating_add(allowed_ns));
             }
             Change::Resent(place, is_missing) => {

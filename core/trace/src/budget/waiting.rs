@@ -1,5 +1,7 @@
 //! The commands in flight: who must act, and until when the RTT explains the wait.
 //!
+//! Of several in flight each takes part of the time, so what most of them wait for takes most of it.
+//!
 //! Deadlines are in waited time, which stands still while the line is busy: what is queued before the line has not left
 //! yet.
 
@@ -52,17 +54,19 @@ struct Command {
     is_r2t_open: bool,
     open_rounds: u32,
     deadline: Deadline,
+    /// Whether the deadline has passed.
+    is_overdue: bool,
     /// Of `in_flight`.
     kind: u8,
 }
 
-/// Who must act.
+/// Who must act, for most of the commands in flight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Waiting {
     /// Nobody: no command is in flight.
     Nobody,
-    /// The network, until that waited time.
-    Path(i64),
+    /// The network.
+    Path,
     /// The target.
     Target,
     /// The initiator.
@@ -101,7 +105,11 @@ pub(super) struct Commands {
     commands: Vec<Command>,
     on_target: Waits,
     on_initiator: Waits,
+    /// Those whose deadline has passed: on the target, and on the initiator.
+    overdue_counts: [usize; 2],
     unmeasured_count: usize,
+    /// Until when the statuses of those that ended, and what the initiator does next, are on the path.
+    returning: BinaryHeap<Reverse<Deadline>>,
     /// Indexes of those in flight, the first on top; ended ones stay until they are on top.
     outstanding: BinaryHeap<Reverse<u32>>,
     outstanding_count: usize,
@@ -119,7 +127,9 @@ impl Commands {
             commands: vec![Command::default(); count],
             on_target: Waits::new(),
             on_initiator: Waits::new(),
+            overdue_counts: [0; 2],
             unmeasured_count: 0,
+            returning: BinaryHeap::new(),
             outstanding: BinaryHeap::new(),
             outstanding_count: 0,
             kinds: Kinds::default(),
@@ -185,33 +195,69 @@ impl Commands {
         }
     }
 
-    /// A command ended.
-    pub(super) fn end(&mut self, place: u32) {
+    /// A command ended, as the tap sees it.
+    pub(super) fn end(&mut self, place: u32, waited_ns: i64, allowance: Allowance) {
+        self.stop(place);
         let Some(command) = self.command(place) else { return };
         command.is_outstanding = false;
-        let (is_unmeasured, kind) = (command.deadline == UNMEASURED, command.kind);
-        self.unmeasured_count -= usize::from(is_unmeasured);
+        let kind = command.kind;
         self.outstanding_count -= 1;
         self.kinds.count(kind, false);
+        if let Some(answer_ns) = allowance.answer_ns.filter(|&answer_ns| answer_ns > 0) {
+            self.returning.push(Reverse(waited_ns.saturating_add(answer_ns)));
+        }
     }
 
-    /// Who must act at this waited time.
-    pub(super) fn waiting(&mut self, waited_ns: i64) -> Waiting {
-        let target = first(&mut self.on_target, &self.commands, false);
-        let initiator = first(&mut self.on_initiator, &self.commands, true);
-        if initiator.is_some_and(|deadline| deadline <= waited_ns) {
-            Waiting::Initiator
-        } else if target.is_some_and(|deadline| deadline <= waited_ns) {
-            Waiting::Target
-        } else if self.unmeasured_count > 0 {
-            Waiting::Unmeasured
-        } else {
-            match (target, initiator) {
-                (None, None) => Waiting::Nobody,
-                (Some(deadline), None) | (None, Some(deadline)) => Waiting::Path(deadline),
-                (Some(target), Some(initiator)) => Waiting::Path(target.min(initiator)),
-            }
+    /// Who must act at this waited time, and until when that holds if nothing happens. Of equal numbers of commands those
+    /// count that wait for a host. For the initiator a command is in flight until its status arrives, and the next one from
+    /// when it is sent: both are on the path.
+    pub(super) fn waiting(&mut self, waited_ns: i64) -> (Waiting, Deadline) {
+        let next = [false, true].map(|is_r2t_open| self.pass(is_r2t_open, waited_ns));
+        let [on_target, on_initiator] = self.overdue_counts;
+        let unmeasured = self.unmeasured_count;
+        while self.returning.peek().is_some_and(|&Reverse(deadline)| deadline <= waited_ns) {
+            self.returning.pop();
         }
+        if self.outstanding_count == 0 {
+            return (Waiting::Nobody, UNMEASURED);
+        }
+        let on_path = self.outstanding_count.saturating_sub(on_target + on_initiator + unmeasured);
+        let counts = [
+            (on_initiator, Waiting::Initiator),
+            (on_target, Waiting::Target),
+            (unmeasured, Waiting::Unmeasured),
+            (on_path + self.returning.len(), Waiting::Path),
+        ];
+        let most = counts.iter().map(|&(count, _)| count).max();
+        let found = counts.iter().find(|&&(count, _)| Some(count) == most);
+        let [target, initiator] = next;
+        let returned = self.returning.peek().map_or(UNMEASURED, |&Reverse(deadline)| deadline);
+        (found.map_or(Waiting::Nobody, |&(_, waiting)| waiting), target.min(initiator).min(returned))
+    }
+
+    /// Counts the commands whose deadline passed; returns the next one.
+    fn pass(&mut self, is_r2t_open: bool, waited_ns: i64) -> Deadline {
+        let waits = if is_r2t_open { &mut self.on_initiator } else { &mut self.on_target };
+        while let Some(&Reverse((deadline, place))) = waits.peek() {
+            // what is outdated stays until it is on top
+            let command = self.commands.get_mut(place as usize).filter(|command| {
+                command.is_outstanding
+                    && (command.is_r2t_open, command.deadline) == (is_r2t_open, deadline)
+                    && !command.is_overdue
+            });
+            match command {
+                Some(_) if deadline > waited_ns => return deadline,
+                Some(command) => {
+                    command.is_overdue = true;
+                    if let Some(count) = self.overdue_counts.get_mut(usize::from(is_r2t_open)) {
+                        *count += 1;
+                    }
+                }
+                None => {}
+            }
+            waits.pop();
+        }
+        UNMEASURED
     }
 
     /// A command, if it is in flight.
@@ -221,10 +267,19 @@ impl Commands {
 
     /// From now on the other side must act, or the same one with a new deadline.
     fn turn(&mut self, place: u32, is_r2t_open: bool, deadline: Deadline) {
+        self.stop(place);
+        self.wait(place, is_r2t_open, deadline);
+    }
+
+    /// It waits no more.
+    fn stop(&mut self, place: u32) {
         let Some(command) = self.command(place) else { return };
+        let (side, is_overdue) = (usize::from(command.is_r2t_open), std::mem::take(&mut command.is_overdue));
         let was_unmeasured = command.deadline == UNMEASURED;
         self.unmeasured_count -= usize::from(was_unmeasured);
-        self.wait(place, is_r2t_open, deadline);
+        if let Some(count) = self.overdue_counts.get_mut(side) {
+            *count -= usize::from(is_overdue);
+        }
     }
 
     fn wait(&mut self, place: u32, is_r2t_open: bool, deadline: Deadline) {
@@ -234,20 +289,6 @@ impl Commands {
         let waits = if is_r2t_open { &mut self.on_initiator } else { &mut self.on_target };
         waits.push(Reverse((deadline, place)));
     }
-}
-
-/// The first deadline that is not outdated.
-fn first(waits: &mut Waits, commands: &[Command], is_r2t_open: bool) -> Option<Deadline> {
-    while let Some(&Reverse((deadline, place))) = waits.peek() {
-        let holds = |command: &&Command| {
-            command.is_outstanding && command.is_r2t_open == is_r2t_open && command.deadline == deadline
-        };
-        if commands.get(place as usize).filter(holds).is_some() {
-            return Some(deadline);
-        }
-        waits.pop();
-    }
-    None
 }
 
 fn deadline(waited_ns: i64, allowed_ns: Option<i64>) -> Deadline {
@@ -269,19 +310,59 @@ mod tests {
     type Naive = Option<(i64, bool, u32)>;
 
     fn naive_waiting(commands: &[Naive], waited_ns: i64) -> Waiting {
-        let first = |is_r2t_open| {
-            commands.iter().flatten().filter(|command| command.1 == is_r2t_open).map(|command| command.0).min()
-        };
-        match (first(false), first(true)) {
-            (_, Some(deadline)) if deadline <= waited_ns => Waiting::Initiator,
-            (Some(deadline), _) if deadline <= waited_ns => Waiting::Target,
-            (target, initiator) => target.into_iter().chain(initiator).min().map_or(Waiting::Nobody, Waiting::Path),
+        let count = |of: &dyn Fn(&(i64, bool, u32)) -> bool| commands.iter().flatten().filter(|each| of(each)).count();
+        let on_initiator = count(&|each| each.0 <= waited_ns && each.1);
+        let on_target = count(&|each| each.0 <= waited_ns && !each.1);
+        let on_path = count(&|each| each.0 > waited_ns);
+        if on_initiator + on_target + on_path == 0 {
+            Waiting::Nobody
+        } else if on_path > on_initiator.max(on_target) {
+            Waiting::Path
+        } else if on_target > on_initiator {
+            Waiting::Target
+        } else {
+            Waiting::Initiator
         }
+    }
+
+    #[test]
+    fn what_most_commands_wait_for_counts_until_the_next_deadline() {
+        let mut commands = Commands::new(3);
+        for place in 0..3 {
+            commands.begin(place, in_flight::DATA, true, i64::from(place) * 2, ALLOWANCE);
+        }
+        assert_eq!(commands.waiting(19), (Waiting::Path, 20));
+        // one of three is overdue, then two
+        assert_eq!(commands.waiting(20), (Waiting::Path, 22));
+        assert_eq!(commands.waiting(22), (Waiting::Target, 24));
+        commands.end(0, 22, Allowance { answer_ns: Some(0), ..ALLOWANCE });
+        assert_eq!(commands.waiting(23), (Waiting::Target, 24), "one of two");
+        commands.r2t(1, 23, ALLOWANCE);
+        assert_eq!(commands.waiting(23), (Waiting::Path, 24));
+        assert_eq!(commands.waiting(28), (Waiting::Initiator, UNMEASURED), "one for each host");
+    }
+
+    #[test]
+    fn beside_the_target_what_was_answered_is_on_the_path_for_a_round_trip() {
+        let beside = Allowance { to_target_ns: Some(0), to_initiator_ns: Some(50), answer_ns: Some(50) };
+        let mut commands = Commands::new(4);
+        for place in 0..4 {
+            commands.begin(place, in_flight::DATA, true, 0, beside);
+        }
+        assert_eq!(commands.waiting(0).0, Waiting::Target);
+        commands.end(0, 10, beside);
+        commands.end(1, 10, beside);
+        assert_eq!(commands.waiting(10), (Waiting::Target, 60), "two of four");
+        commands.end(2, 20, beside);
+        assert_eq!(commands.waiting(20), (Waiting::Path, 60));
+        assert_eq!(commands.waiting(60), (Waiting::Target, 70));
+        commands.end(3, 70, beside);
+        assert_eq!(commands.waiting(70).0, Waiting::Nobody, "the sweep knows what follows the last");
     }
 
     proptest! {
         #[test]
-        fn the_first_deadline_is_the_smallest_valid_one(
+        fn most_commands_and_the_next_deadline_count(
             steps in prop::collection::vec((0..6_u8, 0..COMMANDS, 0..12_i64), 1..120),
         ) {
             let mut commands = Commands::new(COMMANDS);
@@ -325,12 +406,14 @@ mod tests {
                         }
                     }
                     (4, _) => {
-                        commands.end(number);
+                        commands.end(number, waited_ns, Allowance { answer_ns: None, ..ALLOWANCE });
                         *known = None;
                     }
                     _ => {}
                 }
-                prop_assert_eq!(commands.waiting(waited_ns), naive_waiting(&naive, waited_ns));
+                let later = naive.iter().flatten().map(|each| each.0).filter(|&deadline| deadline > waited_ns).min();
+                let expected = (naive_waiting(&naive, waited_ns), later.unwrap_or(UNMEASURED));
+                prop_assert_eq!(commands.waiting(waited_ns), expected);
                 prop_assert_eq!(commands.count(), naive.iter().flatten().count());
                 let kinds = naive.iter().zip(KINDS.iter().cycle()).filter(|(known, _)| known.is_some());
                 prop_assert_eq!(commands.in_flight(), kinds.map(|(_, &kind)| kind).max().unwrap_or(in_flight::NONE));
