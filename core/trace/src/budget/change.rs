@@ -13,7 +13,7 @@ pub(super) enum Change {
     R2t(u32),
     /// The command ended, or its status was sent and did not arrive.
     Ended(u32),
-    /// A status is being sent again, or its ACK arrived.
+    /// A command or its status was lost and is being sent again, or it has arrived.
     Resent(u32, bool),
     /// The line becomes busy with payload, or idle.
     Busy(bool),

@@ -169,6 +169,7 @@ mod tests {
             limited: Default::default(),
             stalls: Vec::new(),
             progress: Progress::default(),
+            silences: Default::default(),
         }
     }
 

@@ -213,6 +213,12 @@ impl<'a> Scope<'a> {
                 }
             }
         }
+        for (place, cycle) in known.clone() {
+            if let Some(sent_ns) = self.sent_first_ns(cycles, cycle) {
+                push(sent_ns, Change::Resent(place, true), NULL_U64);
+                push(start_ns(cycle), Change::Resent(place, false), NULL_U64);
+            }
+        }
         for (place, cycle) in known {
             let (status_ns, ended_ns) = (cycles.status_ns[cycle], ended_ns(cycle));
             let is_resent = (start_ns(cycle)..ended_ns).contains(&status_ns);
@@ -223,6 +229,16 @@ impl<'a> Scope<'a> {
                 push(ended_ns, Change::Resent(place, false), NULL_U64);
             }
         }
+    }
+
+    /// When a command was sent first that was lost before the tap: the initiator seemed silent until it came, and its data were
+    /// lost meanwhile. It was sent no later than an RTT after the silence began.
+    fn sent_first_ns(&self, cycles: &Cycles, cycle: usize) -> Option<i64> {
+        let timeline = self.timelines.iter().find(|timeline| timeline.connection == cycles.connection[cycle])?;
+        let (silences, start_ns) = (&timeline.silences[0], cycles.command_first_ns[cycle]);
+        let place = silences.partition_point(|silence| silence.to_ns < start_ns);
+        let silence = silences.get(place).filter(|silence| silence.is_of_data && silence.to_ns == start_ns)?;
+        Some(silence.from_ns)
     }
 
     fn bursts(&self, cycles: &Cycles, rounds: &Rounds, rounds_by_cycle: &[u32], events: &mut Vec<Event>) {

@@ -39,6 +39,7 @@ fn timeline(connection: u32) -> Timeline {
         limited: Default::default(),
         stalls: Vec::new(),
         progress: Default::default(),
+        silences: Default::default(),
     }
 }
 

@@ -25,7 +25,7 @@ const ANSWER_WITHIN_GAP_PART: i64 = 8;
 pub const TIMER_MIN_NS: i64 = 190_000_000;
 /// After an earlier loss, a pause of two RTTs and at least this time is enough: Linux's tail loss probe (RFC 8985,
 /// section 7.2).
-const PROBE_MIN_NS: i64 = 8_000_000;
+pub const PROBE_MIN_NS: i64 = 8_000_000;
 
 /// Codes of `CATEGORIES["release"]`.
 pub mod release {

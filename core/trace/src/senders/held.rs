@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use super::gap::{Gap, Held};
+use super::silence::Silence;
 use super::timeline::{Limited, Timeline};
 use super::window_scale::WindowScale;
 use crate::tables::{Cycles, NULL_NS, NULL_U64, Senders, budget_part as part};
@@ -137,8 +138,13 @@ impl Times {
 /// any time the strongest part counts. Their sums go to the rows of the senders.
 pub fn settle(timelines: &mut [Timeline], cycles: &Cycles, senders: &mut Senders) {
     let queues = queues(timelines, cycles);
+    let waits = waits(timelines, cycles);
     let mut sums: BTreeMap<(u32, bool), Times> = BTreeMap::new();
     for timeline in timelines {
+        if let Some(waits) = waits.get(&timeline.connection) {
+            let awaited = timeline.silences[1].iter().filter_map(|silence| awaited(waits, silence));
+            timeline.limited[1].extend(awaited);
+        }
         let queue = queues.get(&timeline.connection).map_or(&[][..], Vec::as_slice);
         for (direction, limited) in timeline.limited.iter_mut().enumerate() {
             limited.retain(|span| !span.needs_queue || has_more(queue, span));
@@ -179,12 +185,7 @@ fn queues(timelines: &[Timeline], cycles: &Cycles) -> BTreeMap<u32, Vec<(i64, i6
         }
     }
     for queue in queues.values_mut() {
-        queue.sort_unstable();
-        let mut last_ns = NULL_NS;
-        for (_, data_ns) in queue {
-            last_ns = last_ns.max(*data_ns);
-            *data_ns = last_ns;
-        }
+        until_last(queue);
     }
     queues
 }
@@ -193,6 +194,43 @@ fn queues(timelines: &[Timeline], cycles: &Cycles) -> BTreeMap<u32, Vec<(i64, i6
 fn has_more(queue: &[(i64, i64)], span: &Limited) -> bool {
     let known = queue.partition_point(|&(since_ns, _)| since_ns <= span.from_ns);
     known.checked_sub(1).and_then(|last| queue.get(last)).is_some_and(|&(_, last_ns)| last_ns >= span.to_ns)
+}
+
+/// When the commands of a connection began, in order, and the last end of these so far. Of connections whose target seemed
+/// silent.
+fn waits(timelines: &[Timeline], cycles: &Cycles) -> BTreeMap<u32, Vec<(i64, i64)>> {
+    let silent = timelines.iter().filter(|timeline| !timeline.silences[1].is_empty());
+    let mut waits: BTreeMap<u32, Vec<(i64, i64)>> = silent.map(|timeline| (timeline.connection, Vec::new())).collect();
+    if waits.is_empty() {
+        return waits;
+    }
+    for (row, connection) in cycles.connection.iter().enumerate() {
+        if let Some(waits) = waits.get_mut(connection) {
+            waits.push((cycles.command_first_ns[row], cycles.in_flight_until_ns(row)));
+        }
+    }
+    for waits in waits.values_mut() {
+        until_last(waits);
+    }
+    waits
+}
+
+/// What of a silence a command waited for: one that was in flight at its end.
+fn awaited(waits: &[(i64, i64)], silence: &Silence) -> Option<Limited> {
+    let &Silence { from_ns, to_ns, frame, .. } = silence;
+    let first = waits.partition_point(|&(_, last_ns)| last_ns < to_ns);
+    let from_ns = waits.get(first).map(|&(since_ns, _)| since_ns.max(from_ns)).filter(|&from_ns| from_ns < to_ns)?;
+    Some(Limited { from_ns, to_ns, part: part::LOSS_RECOVERY, frame, needs_queue: false })
+}
+
+/// Orders pairs by their start, each with the last end so far.
+fn until_last(pairs: &mut [(i64, i64)]) {
+    pairs.sort_unstable();
+    let mut last_ns = NULL_NS;
+    for (_, end_ns) in pairs {
+        last_ns = last_ns.max(*end_ns);
+        *end_ns = last_ns;
+    }
 }
 
 /// The same time in spans that do not overlap: at any time the strongest part counts. A span keeps its frame where it ends
@@ -270,6 +308,20 @@ mod tests {
         let queue = [(100, 400), (200, 400)];
         let held = |from_ns, to_ns| has_more(&queue, &span(from_ns, to_ns, part::RECEIVE_WINDOW));
         assert_eq!([held(99, 100), held(100, 400), held(100, 401), held(250, 350)], [false, true, false, true]);
+    }
+
+    #[test]
+    fn of_a_silence_counts_what_a_command_waited_for() {
+        let mut waits = [(300, 700), (0, 100), (200, 250)];
+        until_last(&mut waits);
+        let of = |from_ns, to_ns| {
+            let silence = Silence { from_ns, to_ns, frame: 0, is_of_data: false };
+            awaited(&waits, &silence).map(|span| (span.from_ns, span.to_ns))
+        };
+        assert_eq!(of(50, 240), Some((200, 240)));
+        assert_eq!(of(260, 290), None, "nothing is in flight");
+        assert_eq!(of(350, 600), Some((350, 600)));
+        assert_eq!(of(600, 800), None);
     }
 
     proptest! {

@@ -70,6 +70,13 @@ struct Line {
 }
 
 impl Line {
+    /// The line of the other direction, which shows no rate itself: its ACKs wait with other data of their sender. Each byte
+    /// that waited takes as long as one the other way.
+    fn turned(&self, flow: Flow<'_>) -> Self {
+        let [low, ..] = self.rates;
+        Self { spans: spans(&outputs(&[flow], true), 0.0, 0.0, 1e9 / low), is_from_acks: true, ..self.clone() }
+    }
+
     /// That of a standing queue which data left at one rate: ACKs that waited with data of their sender do not show more.
     fn of_standing_queue(flow: Flow<'_>) -> Option<Self> {
         let queue = flow.timeline.standing[flow.direction].as_ref()?;
@@ -159,14 +166,17 @@ pub fn fill(senders: &mut Senders, timelines: &mut [Timeline]) {
     for (timeline, found) in timelines.iter_mut().zip(&mut found) {
         for direction in [0, 1] {
             let flow = Flow { timeline, direction };
-            let queued = match found[direction].and_then(|number| lines.get(number)) {
-                Some(line) => queued(flow, line),
-                None => {
-                    let Some(line) = Line::of_standing_queue(flow) else { continue };
-                    found[direction] = Some(lines.len());
-                    lines.push(line);
-                    timeline.standing[direction].iter().flat_map(|queue| queue.spans.iter().copied()).collect()
-                }
+            let line_of = |direction: usize| found[direction].and_then(|number| lines.get(number));
+            let queued = if let Some(line) = line_of(direction) {
+                queued(flow, line)
+            } else if let Some(line) = Line::of_standing_queue(flow) {
+                found[direction] = Some(lines.len());
+                lines.push(line);
+                timeline.standing[direction].iter().flat_map(|queue| queue.spans.iter().copied()).collect()
+            } else if let Some(other) = line_of(1 - direction) {
+                queued(flow, &other.turned(flow))
+            } else {
+                continue;
             };
             timeline.line_busy[direction].extend(queued);
             join(&mut timeline.line_busy[direction]);

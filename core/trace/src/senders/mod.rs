@@ -14,6 +14,7 @@
 //! deliveries   the bytes of a direction as they came out of the line, and how long they were in a queue (packed)
 //! timeline     input of the time breakdown
 //! early        packets before the first payload, with which all of this begins
+//! silence      when a host seemed silent, and its packets were lost before the tap
 //! window_hold  when the receiver's window held a sender that is far from the tap
 //! sent_clock   when packets were sent, by their TCP timestamps
 //! waits        what senders waited for, by what is known at the end
@@ -59,6 +60,7 @@ pub mod send_buffer;
 pub mod sender;
 pub mod sender_state;
 pub mod sent_clock;
+mod silence;
 pub mod snapshot;
 pub mod steadiness;
 pub mod stop;
@@ -85,6 +87,7 @@ use observation::Observation;
 use rtt::{ROUND_TRIP_MAX_NS, RttSamples, Sample};
 use sender::Sender;
 use sender_state::{Delays, is_beside};
+use silence::Silences;
 use timeline::{Hosts, Limited, Timeline};
 
 /// The RTT does not grow if its median under load exceeds that of the path by at most this part of it.
@@ -109,6 +112,7 @@ pub struct SenderPair {
     deliveries: [Deliveries; 2],
     load: Load,
     progress: Progress,
+    silences: [Silences; 2],
 }
 
 impl SenderPair {
@@ -133,6 +137,7 @@ impl SenderPair {
             deliveries: Default::default(),
             load: Load::new(wanted.rtt),
             progress: Progress::default(),
+            silences: Default::default(),
         }
     }
 
@@ -156,6 +161,11 @@ impl SenderPair {
             self.black_holes[own].sent(seen);
             self.black_holes[opposite].answered(seen);
         }
+        if self.wanted.budget {
+            let (segment, rtt_ns) = (self.senders[own].segment_bytes(), self.round_trip_ns());
+            let is_of_data = self.senders[opposite].state().owin == 0;
+            self.silences[own].note(seen, segment, rtt_ns, is_of_data);
+        }
         self.senders[own].note_sent(seen);
         self.rtts[own].transmit(seen, self.senders[own].flight());
         let sample = self.rtts[opposite].acknowledge(seen, self.senders[opposite].flight(), &mut self.rows);
@@ -163,6 +173,7 @@ impl SenderPair {
         let released_ns = if seen.length > 0 { self.senders[own].released_ns(seen) } else { None };
         // the sender of the data gets an ACK half an RTT after the tap, and its answer passes the tap half an RTT later
         let delays_of_opposite = self.delays(opposite);
+        let was_recovering = self.senders[opposite].state().is_in_recovery;
         self.senders[opposite].acknowledge(seen, delays_of_opposite, &mut self.rows);
         if seen.length > 0 {
             let delays = self.delays(own);
@@ -176,6 +187,10 @@ impl SenderPair {
         let rtt_to_receiver_ns = self.path_ns(opposite).unwrap_or(0);
         let flight = self.senders[opposite].flight();
         let delivered_bytes = self.flights[opposite].acknowledge(seen, flight, rtt_to_receiver_ns);
+        if was_recovering && Progress::is_data(delivered_bytes, false) {
+            // what was sent before the recovery arrives, while its sender sends nothing new
+            self.progress.note(seen.time_ns);
+        }
         if self.wanted.senders || self.wanted.budget || self.wanted.rtt {
             self.note_load(seen, sample, released_ns);
             self.load.deliver(opposite, seen.time_ns, delivered_bytes);
@@ -329,6 +344,7 @@ impl SenderPair {
             standing: [out, back].map(|direction| self.load.standing_queue(direction, self.round_trip_ns())),
             stalls: waits::stalls(&self.rows.recoveries),
             progress: self.progress.clone(),
+            silences: [out, back].map(|direction| self.silences[direction].spans().to_vec()),
         }
     }
 }

@@ -65,6 +65,7 @@ impl SenderPair {
         self.deliveries.iter_mut().for_each(|deliveries| deliveries.forget(before_ns));
         self.load.forget(before_ns);
         self.progress.forget(before_ns);
+        self.silences.iter_mut().for_each(|silences| silences.forget(before_ns));
     }
 
     /// Number of rows held, for tests of their removal.

@@ -2,6 +2,7 @@
 
 use super::deliveries::Deliveries;
 use super::load::StandingQueue;
+use super::silence::Silence;
 use crate::stream::progress::Progress;
 use iscsitrace_wire::frame::Address;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,8 @@ pub struct Timeline {
     pub stalls: Vec<(i64, i64)>,
     /// When new data of commands passed.
     pub progress: Progress,
+    /// When the sender of a direction seemed silent, and its packets were lost before the tap.
+    pub silences: [Vec<Silence>; 2],
 }
 
 /// Orders spans, and joins those that overlap or touch.

@@ -150,6 +150,7 @@ impl Path {
             limited: Default::default(),
             stalls: Vec::new(),
             progress: Default::default(),
+            silences: Default::default(),
         }
     }
 

@@ -6,6 +6,7 @@ use super::*;
 use crate::senders::deliveries::{Deliveries, Delivery};
 use crate::senders::held;
 use crate::senders::timeline::{Limited, Timeline};
+use crate::stream::progress::Progress;
 use crate::tables::{
     Flight, NULL_NS, NULL_U8, NULL_U32, NULL_U64, Recovery, Retransmission, RoundTrip, Sack, SenderRow, Window,
 };
@@ -321,6 +322,9 @@ fn timeline(is_client_initiator: bool) -> Timeline {
     if !is_client_initiator {
         limited.reverse();
     }
+    // the ACK of what arrived behind the hole
+    let mut progress = Progress::default();
+    progress.note(143 * MS);
     Timeline {
         connection: CONNECTION,
         rtt_to_target_ns: rtts_ns[0],
@@ -332,7 +336,8 @@ fn timeline(is_client_initiator: bool) -> Timeline {
         deliveries,
         limited,
         stalls: Vec::new(),
-        progress: Default::default(),
+        progress,
+        silences: Default::default(),
     }
 }
 
