@@ -24,7 +24,7 @@ _FLAGS: Final = {
 }
 _COLUMNS: Final = (
     *("cycle", "time", "stream", "LUN", "operation", "LBA", "I/O size", "latency", "request", "grant", "transfer"),
-    *("service", "status wait", "QD", "PDUs", "R2Ts", "status", "frame", "flags"),
+    *("service", "status wait", "idle", "QD", "PDUs", "packets", "R2Ts", "status", "frame", "flags"),
 )
 _LEGS_COLUMNS: Final = (
     *("cycle", "time", "stream", "operation", "I/O size", "R2Ts", "latency", "initiator", "to target", "target"),
@@ -117,9 +117,10 @@ def _line(row: dict[str, Any], latency: str, start_ns: int) -> tuple[object, ...
         row["lba"],
         cells.size(row["bytes"]),
         latency,
-        *(cells.milliseconds(row[name]) for name in _PHASES),
+        *(cells.milliseconds(row[name]) for name in (*_PHASES, "idle_ns")),
         row["queue_depth"],
         row["data_pdu_count"],
+        row["data_packet_count"],
         row["r2t_count"],
         _status(row["status"]),
         row["command_frame"],

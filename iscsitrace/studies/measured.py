@@ -19,7 +19,6 @@ from iscsitrace.fit import steady
 from iscsitrace.lab.settings.kinds import Value
 from iscsitrace.lab.settings.structs import call_bytes, copy_count, is_tuned, queue_depth
 from iscsitrace.measure import budget, busy
-from iscsitrace.model.transfer import BASIC_HEADER_BYTES
 from iscsitrace.studies import from_truth
 from iscsitrace.studies.points import WarmUp
 from iscsitrace.tables.table import Table
@@ -29,7 +28,7 @@ SOCKET: Final = "socket"
 """The mode of a plain TCP transfer: it has no commands, and its second half counts as steady state."""
 DELAY_LEAST_NS: Final = 50_000
 """Below this delay k is not reported: the hosts' time is of the same size."""
-_TABLES: Final = tuple(dict.fromkeys((*steady.NEEDED, "budget", "segments")))
+_TABLES: Final = tuple(dict.fromkeys((*steady.NEEDED, "budget")))
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def _captured(capture: Path, stretch: Stretch) -> dict[str, Any]:
 
 
 def _read(trace: Trace, capture: Path, stretch: Stretch) -> dict[str, Any]:
-    found: dict[str, Any] = {"packets_per_command": packets_per_command(trace.cycles, trace.segments, stretch)}
+    found: dict[str, Any] = {"packets_per_command": packets_per_command(trace.cycles, stretch)}
     rows = busy.rows_of(budget.rows_of(trace.budget, session=_session_of(trace.cycles)))
     if len(rows):
         span = np.array([[stretch.start_ns], [stretch.end_ns]], dtype=np.int64)
@@ -183,15 +182,10 @@ def _read(trace: Trace, capture: Path, stretch: Stretch) -> dict[str, Any]:
     return found
 
 
-def packets_per_command(cycles: Table, segments: Table, stretch: Stretch) -> float | None:
-    """Packets that carry data per command that ended in a stretch; None where none did.
-
-    A packet that holds no more than the header of a PDU, a command or a status, carries none.
-    """
-
-    def count(times_ns: NDArray[np.int64]) -> int:
-        return int(((times_ns > stretch.start_ns) & (times_ns <= stretch.end_ns)).sum())
-
-    ended = cycles["status_ns"][np.isin(cycles["operation"], ("read", "write"))]
-    commands = count(np.ma.compressed(ended))
-    return count(segments["time_ns"][segments["payload_bytes"] > BASIC_HEADER_BYTES]) / commands if commands else None
+def packets_per_command(cycles: Table, stretch: Stretch) -> float | None:
+    """Mean packets with data of the reads and writes that ended in a stretch; None where none did."""
+    ended_ns = cycles["status_ns"]
+    is_counted = (ended_ns > stretch.start_ns) & (ended_ns <= stretch.end_ns)
+    is_counted &= np.isin(cycles["operation"], ("read", "write"))
+    counts = cycles[is_counted]["data_packet_count"]
+    return float(counts.mean()) if len(counts) else None

@@ -180,9 +180,12 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, core: Any) -> None:
 def test_cycles_as_text(run: Run) -> None:
     output = run("cycles", "a.pcap").output
     (read,) = lines_with(output, "read", "64K")
-    assert read.split() == "0 0.100000 1 1 read 64 64K 6.000 4.000 - 2.000 - 0.000 1 8 0 good 10 S".split()
+    assert read.split() == "0 0.100000 1 1 read 64 64K 6.000 4.000 - 2.000 - 0.000 4.000 1 8 46 0 good 10 S".split()
     (write,) = lines_with(output, "write", "256K")
-    assert write.split() == "1 0.107000 1 1 write 128 256K 43.000 - 4.000 9.000 30.000 - 1 32 1 good 22 rexmt".split()
+    assert (
+        write.split()
+        == "1 0.107000 1 1 write 128 256K 43.000 - 4.000 9.000 30.000 - - 1 32 182 1 good 22 rexmt".split()
+    )
     assert lines_with(output, "test_unit_ready", "incomplete")
 
 
@@ -275,9 +278,17 @@ def test_cycles_as_text_with_display_filters(run: Run) -> None:
 
 
 def test_export_reads_only_what_it_writes(tmp_path: Path, core: Any, run: Run) -> None:
-    result = run("export", "-o", str(tmp_path), "--tables", "cycles,counters", "a.pcap")
+    result = run("export", "-o", str(tmp_path), "--tables", "connections,counters", "a.pcap")
     assert result.exit_code == 0
     assert core.calls[0]["tables"] == []
+    assert {path.name for path in tmp_path.iterdir()} == {"connections.csv", "counters.csv"}
+    assert lines_with(result.output, "connections.csv: 2 rows")
+
+
+def test_export_reads_what_the_idle_time_of_commands_is_made_of(tmp_path: Path, core: Any, run: Run) -> None:
+    result = run("export", "-o", str(tmp_path), "--tables", "cycles,counters", "a.pcap")
+    assert result.exit_code == 0
+    assert "budget" in core.calls[0]["tables"]
     assert {path.name for path in tmp_path.iterdir()} == {"cycles.csv", "counters.csv"}
     assert lines_with(result.output, "cycles.csv: 3 rows")
 

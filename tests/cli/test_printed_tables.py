@@ -321,7 +321,8 @@ CYCLES = {
     "cycle": "cycle", "time": "after_ns s", "stream": "connection", "LUN": "lun", "operation": "operation",
     "LBA": "lba", "I/O size": "bytes", "latency": "latency_ns ms", "request": "request_ns ms",
     "grant": "grant_ns ms", "transfer": "transfer_ns ms", "service": "service_ns ms",
-    "status wait": "status_wait_ns ms", "QD": "queue_depth", "PDUs": "data_pdu_count", "R2Ts": "r2t_count",
+    "status wait": "status_wait_ns ms", "idle": "idle_ns ms", "QD": "queue_depth", "PDUs": "data_pdu_count",
+    "packets": "data_packet_count", "R2Ts": "r2t_count",
     "status": lambda row: {0: "good", 2: "check condition", None: "-"}[row["status"]], "frame": "command_frame",
     "flags": flags,
 }  # fmt: skip

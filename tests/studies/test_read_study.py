@@ -47,12 +47,12 @@ def outcome(folder: Path, point: Point, **changed: Any) -> Outcome:
     truth = simulation.run(settings.of_run(values, 0), folder, lambda *_: False, capture_at=("initiator",))
     prediction = expected.of_point(values, truth["results"]["connections"][0]["parameters"])
     stretch = measured.steady_stretch(truth, values, 6)
-    trace = iscsitrace.read(folder / "initiator.pcapng", tables=("segments",))
+    trace = iscsitrace.read(folder / "initiator.pcapng")
     size = settings.call_bytes(values)
     return Outcome(
         size / stretch.throughput_bytes_per_s,
         None if prediction is None else size / prediction.throughput_bytes_per_s,
-        measured.packets_per_command(trace.cycles, trace.segments, stretch),
+        measured.packets_per_command(trace.cycles, stretch),
     )
 
 

@@ -86,8 +86,9 @@ def rows_of(dataset: Path, name: str, tap: str) -> list[tuple[Any, ...]]:
 
 
 def rows_expected(trace: iscsitrace.Trace, name: str) -> list[tuple[Any, ...]]:
-    """The sorted rows of the one pass."""
-    return sorted((tuple(row.values()) for row in trace.table(name).rows()), key=repr)
+    """The sorted rows of the one pass. Commands leave a ring before the time breakdown is made, without idle time."""
+    rows = trace.table(name).rows()
+    return sorted((tuple((row | {"idle_ns": None} if "idle_ns" in row else row).values()) for row in rows), key=repr)
 
 
 def assert_equal(dataset: Path, tap: str, trace: iscsitrace.Trace) -> None:

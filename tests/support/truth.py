@@ -221,6 +221,15 @@ def _cycle(
         last_ns = max((packets[region.place].time_ns for region in regions), default=0)
         acked = acked if acked is not None and acked >= last_ns else None
     sizes = [seen.pdu.data_segment_length for seen in data]
+    # the packets with a byte of data that none before had; a direction of a connection has packets of its own
+    data_packets = {
+        region.place
+        for seen in [command, *data]
+        if seen.pdu.data_segment_length
+        for region in streams[record.connection, seen.pdu.to_target].overlapping(
+            seen.pdu.data_end - seen.pdu.data_segment_length, seen.pdu.data_end
+        )
+    }
     has_gap = any(seen.has_capture_gap for seen in pdus)
     return SeenCycle(
         record,
@@ -250,6 +259,7 @@ def _cycle(
             "data_pdu_count": len(data),
             "data_pdu_bytes_min": min(sizes) if sizes else None,
             "data_pdu_bytes_max": max(sizes) if sizes else None,
+            "data_packet_count": len(data_packets),
             "r2t_count": len(r2ts),
             "immediate_bytes": command.pdu.data_segment_length,
             "unsolicited_bytes": sum(pdu.data_segment_length for pdu in out if not pdu.is_solicited),

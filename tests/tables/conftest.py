@@ -7,6 +7,7 @@ import os
 import pytest
 
 from tests.support import tshark
+from tests.support.runs import Runs
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +17,8 @@ def tshark_packets(tmp_path_factory: pytest.TempPathFactory) -> tshark.Packets:
     folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "tshark"
     folder.mkdir(exist_ok=True)
     return tshark.Packets(folder)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("runs"))

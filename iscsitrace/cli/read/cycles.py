@@ -68,7 +68,8 @@ def command(
     """Show one line per SCSI command: operation, address, I/O size, the time of each phase, and its frame.
 
     Phases: request (command to first data), grant (command to first R2T), transfer, then service or status wait (last
-    data to status). Flags: S status in the last Data-In, aborted, missing (bytes missing from the capture), rexmt
+    data to status). Idle: the time in which the line of its connection carried no data. PDUs and packets: those with
+    data of the command. Flags: S status in the last Data-In, aborted, missing (bytes missing from the capture), rexmt
     (retransmitted or out-of-order data), incomplete.
 
     A command without a status is the slowest there is: its latency is shown as > the time until it was aborted, its
@@ -85,7 +86,7 @@ def command(
     from iscsitrace.measure.selection import pick
     from iscsitrace.show import cycles
 
-    trace = capture_input.read()
+    trace = capture_input.read(("budget",))
     picked = pick(
         trace.cycles,
         lun=lun,

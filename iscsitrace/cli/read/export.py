@@ -106,7 +106,9 @@ def _export_tables(
         return
     # an output that cannot be written is refused before a long input is read
     prepare(directory, file_format, chosen, force, capture_input.sources)
-    trace = capture_input.read(of_pass(chosen), written=[Path(directory)])
+    # commands have the idle time of their connection's line
+    needed = [*of_pass(chosen), *(["budget"] if "cycles" in chosen else [])]
+    trace = capture_input.read(needed, written=[Path(directory)])
     if names is None and trace.is_tapped:
         chosen = [*chosen, *TAPPED_TABLES]
     for path in export(trace, directory, file_format, chosen, force, is_neutral=is_neutral):

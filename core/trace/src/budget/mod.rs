@@ -7,6 +7,7 @@
 //! change   what an event changes
 //! waiting  the commands in flight: who must act, and since when
 //! sweep    events -> spans, one part each
+//! idle     the part of each command in which the line is idle
 //! outage   times without progress, which are a part of their own
 //! takeover sessions that were lost and rebuilt
 //! ```
@@ -16,6 +17,7 @@
 
 mod answers;
 mod change;
+mod idle;
 mod outage;
 mod scope;
 mod sweep;
@@ -52,10 +54,11 @@ fn known_from_ns(connections: &Connections) -> FxHashMap<u32, i64> {
     rows.map(|row| (connections.connection[row], from_ns(row))).collect()
 }
 
-/// Fills `budget`.
+/// Fills `budget`, and what follows from it for each command.
 pub fn fill(tables: &mut Tables, timelines: &[Timeline], succession: &Succession) {
     let takeovers = Takeovers::find(&tables.sessions, &tables.connections, &tables.cycles, succession);
-    fill_scopes(tables, timelines, &takeovers, None);
+    let scopes = fill_scopes(tables, timelines, &takeovers, None);
+    idle::fill(&mut tables.cycles, &tables.budget, &scopes);
 }
 
 /// The same for a part of the time. The tables must have the commands in flight within it and shortly before.
@@ -64,7 +67,12 @@ pub fn fill_between(tables: &mut Tables, timelines: &[Timeline], succession: &Su
     fill_scopes(tables, timelines, &takeovers, Some(between));
 }
 
-fn fill_scopes(tables: &mut Tables, timelines: &[Timeline], takeovers: &Takeovers, between: Option<&Between<'_>>) {
+fn fill_scopes<'a>(
+    tables: &mut Tables,
+    timelines: &'a [Timeline],
+    takeovers: &Takeovers,
+    between: Option<&Between<'_>>,
+) -> Vec<Scope<'a>> {
     let mut by_connection: Vec<(u32, usize)> =
         timelines.iter().enumerate().map(|(place, timeline)| (timeline.connection, place)).collect();
     by_connection.sort_unstable();
@@ -131,6 +139,7 @@ fn fill_scopes(tables: &mut Tables, timelines: &[Timeline], takeovers: &Takeover
         budget
     };
     tables.budget = by_shares(&scopes, budget_of);
+    scopes
 }
 
 /// The rows of all scopes, in their order: made by all processors, if there are many. They come in small shares, so that

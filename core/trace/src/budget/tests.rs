@@ -386,7 +386,8 @@ proptest! {
         busy in prop::collection::vec(interval(2_000), 0..12),
         limited in prop::collection::vec((interval(2_000), 5_u8..10), 0..6),
     ) {
-        let cycles: Vec<CycleRow> = spans.iter().map(|&(from_ns, to_ns)| read(from_ns, to_ns)).collect();
+        let ended = |&(from_ns, to_ns): &(i64, i64)| CycleRow { end_ns: to_ns, ..read(from_ns, to_ns) };
+        let cycles: Vec<CycleRow> = spans.iter().map(ended).collect();
         let mut tables = tables(&cycles);
         let line_busy = disjoint(busy);
         let limited: Vec<Limited> =
@@ -420,7 +421,28 @@ proptest! {
         if end_ns > start_ns {
             prop_assert_eq!(reached_ns, end_ns);
         }
+        for (cycle, &(from_ns, to_ns)) in spans.iter().enumerate() {
+            let is_idle = |now_ns: &i64| !line_busy.iter().any(|&(from_ns, to_ns)| from_ns <= *now_ns && *now_ns < to_ns);
+            let idle_ns = if end_ns > start_ns { (from_ns..to_ns).filter(is_idle).count() as i64 } else { NULL_NS };
+            prop_assert_eq!(tables.cycles.idle_ns[cycle], idle_ns);
+        }
     }
+}
+
+#[test]
+fn a_command_has_the_idle_time_of_its_own_connection() {
+    let on = |connection, start_ns, end_ns| CycleRow { connection, end_ns, ..read(start_ns, end_ns) };
+    // a status that the capture lacks: the breakdown does not cover the command to its end
+    let cut = CycleRow { status_ns: NULL_NS, has_capture_gap: true, ..on(1, 200, 900) };
+    let in_flight = CycleRow { end_ns: NULL_NS, ..read(500, NULL_NS) };
+    let mut tables = tables(&[on(1, 0, 300), on(0, 100, 400), cut, on(0, 450, 600), in_flight, on(2, 0, 50)]);
+    let line_busy = |from_ns, to_ns| [Vec::new(), vec![(from_ns, to_ns)]];
+    let timelines = [
+        Timeline { line_busy: line_busy(150, 200), ..timeline(0) },
+        Timeline { line_busy: line_busy(0, 280), ..timeline(1) },
+    ];
+    fill(&mut tables, &timelines);
+    assert_eq!(tables.cycles.idle_ns, [20, 250, NULL_NS, 150, NULL_NS, NULL_NS]);
 }
 
 proptest! {

@@ -4,6 +4,7 @@ use iscsitrace_wire::bhs::{BhsBuilder, RESERVED_TAG};
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::*;
+use crate::iscsi::pdu::DataPackets;
 use crate::tables::CycleId;
 
 /// The connection of a conversation.
@@ -157,6 +158,7 @@ pub(super) fn pdu<'a>(header: &'a [u8], data: &'a [u8], at: Stamp) -> Pdu<'a> {
         end: 48,
         data_end: 48,
         data_last_ns: at.time_ns,
+        data_packets: DataPackets::default(),
         first: at,
         last: Some(at),
         latest: at,

@@ -7,6 +7,29 @@ use serde::{Deserialize, Serialize};
 /// Maximum data that is kept of a PDU (login text, sense data, rejected headers, ...).
 pub const KEPT_DATA_MAX: usize = 64 << 10;
 
+/// The packets that brought the data of a PDU, in order of the stream. One that fills several holes counts for each.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataPackets {
+    /// How many.
+    pub count: u32,
+    /// Frame of the first.
+    pub first_frame: u64,
+    /// Frame of the last.
+    pub last_frame: u64,
+}
+
+impl DataPackets {
+    /// Notes the packet with the next bytes of data.
+    #[inline]
+    pub fn note(&mut self, frame: u64) {
+        if self.count == 0 {
+            self.first_frame = frame;
+        }
+        self.count += 1;
+        self.last_frame = frame;
+    }
+}
+
 /// A PDU with a decoded header, as far as it was captured.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pdu<'a> {
@@ -24,6 +47,8 @@ pub struct Pdu<'a> {
     pub data_end: i64,
     /// When the last captured byte of its data passed the tap.
     pub data_last_ns: i64,
+    /// The packets that brought its data.
+    pub data_packets: DataPackets,
     /// The packet with its first byte.
     pub first: Stamp,
     /// The packet that completed it; none if its end was not captured.

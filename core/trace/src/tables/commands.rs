@@ -133,6 +133,8 @@ table! {
         ended_by: u8(ended_by) = null, "method 3";
         /// the session's next command, at queue depth 1
         next_command_ns: i64(sparse) [ns] = null, "method 3";
+        /// time from command_first to end in which the line of its connection was idle: not transfer; null without table budget
+        idle_ns: i64(sparse) [ns] = null, "method 4";
         /// commands of the session in flight when it was issued, itself included
         queue_depth: u32(sparse) [commands];
         /// Data-In or Data-Out PDUs with data
@@ -141,6 +143,8 @@ table! {
         data_pdu_bytes_min: u32 [bytes] = null;
         /// DataSegmentLength of the largest of them
         data_pdu_bytes_max: u32 [bytes] = null;
+        /// packets that brought its data, immediate data included
+        data_packet_count: u32 [packets], "method 3";
         /// R2Ts
         r2t_count: u32 [PDUs];
         /// data in the command PDU

@@ -159,7 +159,10 @@ impl IscsiConnection {
             if let Some(task) = self.tasks.get(&next.tag) {
                 self.missing.add_explained(direction);
                 let (cycle, data) = (task.cycle, next.data_bytes.map(|_| (next.end, stamps.1.time_ns)));
-                if data.is_some() {
+                if let Some(bytes) = next.data_bytes {
+                    let start = offset + LENGTH_BYTES as i64 + if digests[0] { 4 } else { 0 };
+                    let packets = kept.packets(start..start + i64::from(bytes));
+                    self.data_packets[direction].count(packets, cycle, &mut context.tables.cycles);
                     self.spans[direction].push((offset, next.end), data, cycle, &mut context.tables.cycles);
                 }
             } else {

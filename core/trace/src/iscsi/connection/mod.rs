@@ -5,6 +5,7 @@
 
 mod acknowledged;
 mod cut_header;
+mod data_packets;
 mod descriptions;
 pub mod ending;
 mod expected;
@@ -50,6 +51,7 @@ use crate::counters::Counter;
 use crate::stream::closing::Closing;
 use crate::tables::{CycleId, NULL_NS, WriteStart};
 use acknowledged::Acknowledged;
+use data_packets::LastDataPacket;
 use descriptions::Descriptions;
 use expected::Expected;
 use kept_data::{WRITE_START_BYTES_MAX, begins_write};
@@ -81,6 +83,7 @@ pub struct IscsiConnection {
     pub login: Login,
     /// Where the PDUs of cycles lie, by direction (to the target first).
     pub spans: [Spans; 2],
+    data_packets: [LastDataPacket; 2],
     /// PDUs whose header was captured up to the task tag, by direction.
     pub pdu_count: [u64; 2],
     /// The last PDU, by direction.
@@ -236,6 +239,10 @@ impl IscsiConnection {
                 cycle,
                 &mut context.tables.cycles,
             );
+            // sense data are no data of the command
+            if opcode != Opcode::ScsiResponse {
+                self.data_packets[usize::from(!to_target)].count(pdu.data_packets, cycle, &mut context.tables.cycles);
+            }
         }
         if context.tables.wanted.write_starts
             && let Some(cycle) = cycle
@@ -261,6 +268,7 @@ impl IscsiConnection {
         self.unclaimed.shrink_to_fit();
         if is_decoded {
             self.spans.iter_mut().for_each(Spans::clear);
+            self.data_packets = Default::default();
             self.descriptions = Descriptions::default();
         }
     }

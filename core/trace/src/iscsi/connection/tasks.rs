@@ -6,6 +6,7 @@ use iscsitrace_wire::lun;
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::status::Status;
 
+use super::data_packets::LastDataPacket;
 use super::unclaimed::{UNCLAIMED_MAX, Unclaimed};
 use super::{Begun, IscsiConnection};
 use crate::context::Context;
@@ -171,10 +172,14 @@ impl IscsiConnection {
     #[cold]
     fn claim(&mut self, tag: u32, command: Stamp, context: &mut Context) {
         let is_answer = |kept: &Unclaimed| kept.tag == tag && kept.pdu.first.frame > command.frame;
+        let mut last = LastDataPacket::default();
         while let Some(place) = self.unclaimed.iter().position(is_answer) {
             let Some(Unclaimed { header, data, pdu, .. }) = self.unclaimed.remove(place) else { return };
             if let Some(opcode) = Bhs::new(&header).opcode() {
-                self.answer(&Pdu { header: &header, data: &data, ..pdu }, opcode, context);
+                let cycle = self.answer(&Pdu { header: &header, data: &data, ..pdu }, opcode, context);
+                if let Some(cycle) = cycle.filter(|_| opcode != Opcode::ScsiResponse) {
+                    last.count(pdu.data_packets, cycle, &mut context.tables.cycles);
+                }
             }
         }
     }

@@ -5,6 +5,7 @@ use iscsitrace_wire::bhs::{Bhs, BhsBuilder, RESERVED_TAG};
 use super::listener::ConnectionListener;
 use super::*;
 use crate::iscsi::framer::listener::Listener;
+use crate::iscsi::pdu::DataPackets;
 use crate::iscsi::session::missing_commands::DataCarriers;
 use crate::iscsi::synchroniser::Fit;
 use crate::stream::stamp::Stamp;
@@ -295,6 +296,7 @@ fn captured(header: &[u8], frame: u64) -> Pdu<'_> {
         end,
         data_end: end,
         data_last_ns: first.time_ns,
+        data_packets: DataPackets::default(),
         first,
         last: Some(first),
         latest: first,

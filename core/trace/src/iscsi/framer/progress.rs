@@ -3,6 +3,7 @@
 use iscsitrace_wire::bhs::{Bhs, LENGTH_BYTES};
 use serde::{Deserialize, Serialize};
 
+use crate::iscsi::pdu::DataPackets;
 use crate::stream::stamp::Stamp;
 
 /// Minimum captured bytes of a header to skip its PDU: up to the DataSegmentLength.
@@ -31,6 +32,7 @@ pub(super) struct InProgress {
     pub(super) is_end_missing: bool,
     /// When its last captured byte of data passed the tap.
     pub(super) data_last_ns: i64,
+    pub(super) data_packets: DataPackets,
     pub(super) has_capture_gap: bool,
     pub(super) is_late: bool,
     /// CRC of header and AHS, or of data, while all their bytes are known.
@@ -59,6 +61,7 @@ impl Default for InProgress {
             last: None,
             is_end_missing: false,
             data_last_ns: i64::MIN,
+            data_packets: DataPackets::default(),
             has_capture_gap: false,
             is_late: false,
             crc: None,
@@ -82,6 +85,7 @@ impl InProgress {
         self.last = None;
         self.is_end_missing = false;
         self.data_last_ns = i64::MIN;
+        self.data_packets.count = 0;
         self.has_capture_gap = false;
         self.is_late = false;
         self.header_digest_ok = None;

@@ -30,6 +30,7 @@ impl Framer {
         } else if position < self.pdu.data_start {
             self.pdu.data_start
         } else if position < self.pdu.data_end {
+            self.pdu.data_packets.note(stamp.frame);
             self.pdu.data_end
         } else if position < self.pdu.digest_start {
             self.pdu.digest_start
@@ -234,6 +235,7 @@ impl Framer {
             end,
             data_end: pdu.start + pdu.data_end as i64,
             data_last_ns: pdu.data_last_ns,
+            data_packets: pdu.data_packets,
             first: pdu.first,
             last,
             latest: pdu.last.unwrap_or(pdu.first),

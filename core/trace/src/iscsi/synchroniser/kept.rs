@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use crate::iscsi::pdu::DataPackets;
 use crate::stream::chunk::Chunk;
 use crate::stream::stamp::Stamp;
 
@@ -81,6 +82,14 @@ impl Kept {
         let first =
             stamps.next().filter(|_| self.chunks.front().is_some_and(|oldest| oldest.chunk.offset <= bytes.start))?;
         Some((first, stamps.fold(first, Stamp::max)))
+    }
+
+    /// The packets with these bytes.
+    pub fn packets(&self, bytes: Range<i64>) -> DataPackets {
+        let mut packets = DataPackets::default();
+        let of = self.chunks.range(self.place_of(bytes.start)..).map(|kept| &kept.chunk);
+        of.take_while(|chunk| chunk.offset < bytes.end).for_each(|chunk| packets.note(chunk.frame));
+        packets
     }
 
     /// The place of the chunk with a byte, or of the next one.
@@ -185,5 +194,11 @@ mod tests {
         let frames = |bytes| kept.stamps(bytes).map(|(first, last)| (first.frame, last.frame));
         assert_eq!([0..10, 0..11, 9..30, 10..20].map(frames), [Some((4, 4)), Some((4, 9)), Some((4, 9)), Some((9, 9))]);
         assert_eq!([-1..5, 30..31].map(frames), [None, None]);
+        let packets = |bytes| {
+            let DataPackets { count, first_frame, last_frame } = kept.packets(bytes);
+            (count, first_frame, last_frame)
+        };
+        assert_eq!([0..10, 9..11, 5..30].map(packets), [(1, 4, 4), (2, 4, 9), (3, 4, 6)]);
+        assert_eq!(packets(30..40).0, 0);
     }
 }
