@@ -8,9 +8,11 @@ them: open-iscsi's ``node.``, LIO's through ``targetcli``, sysctl's ``net.``, th
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import numpy as np
@@ -388,11 +390,15 @@ class Finding:
 
     def is_explained_by(self, other: Finding) -> bool:
         """Whether it is mostly a consequence of the other, and at no other time."""
-        if self.problem not in other.problem.accounts_for or not _are_within(self.spans, other.spans):
+        if self.problem not in other.problem.accounts_for or not self._times.are_within(other._times):
             return False
         if self.cost_ns is not None and other.cost_ns is not None:
             return other.cost_ns >= MOST * self.cost_ns
         return (other.share or 0.0) >= MOST * (self.share or 0.0)
+
+    @cached_property
+    def _times(self) -> _Times:
+        return _Times(self.spans)
 
     @property
     def display_filter(self) -> str | None:
@@ -428,9 +434,32 @@ class Finding:
         }
 
 
-def _are_within(spans: Sequence[Span], others: Sequence[Span]) -> bool:
-    """Whether each span meets one of the others; also where either has none."""
-    return not others or all(any(first <= end and start <= last for start, end in others) for first, last in spans)
+class _Times:
+    """The spans of a finding. Those of a story have a span for each of its sessions, and each session asks the same of
+    them: each answer is found once, and no span is compared with all others.
+    """
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = spans
+        self._answers: dict[_Times, bool] = {}
+
+    @cached_property
+    def _ends(self) -> tuple[list[int], list[int]]:
+        """The starts in order, and up to each the last end."""
+        ordered = sorted(self._spans)
+        return [start for start, _ in ordered], list(accumulate((end for _, end in ordered), max))
+
+    def _meet(self, first: int, last: int) -> bool:
+        """Whether one of them meets this span."""
+        starts, ends = self._ends
+        place = bisect_right(starts, last)
+        return place > 0 and first <= ends[place - 1]
+
+    def are_within(self, others: _Times) -> bool:
+        """Whether each meets one of the others; also where either has none."""
+        if others not in self._answers:
+            self._answers[others] = not others._spans or all(others._meet(first, last) for first, last in self._spans)
+        return self._answers[others]
 
 
 def shown(frames: Iterable[int | None]) -> tuple[int, ...]:

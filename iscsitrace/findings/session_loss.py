@@ -162,6 +162,9 @@ class Rebuilding:
             yield f"{wording.count(count, 'login')} failed: {reason}."
 
 
+_LOGOUT: Final = ("connection", "request_ns")
+
+
 def may_be_lost(facts: Facts) -> Array:
     """Which stories may have losses: they have several sessions, or one that was ended without a logout."""
     return (facts.count("sessions") > 1) | (facts.count("sessions", _is_ended) > 0)
@@ -188,6 +191,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
     connect_times = [row["time_first_ns"] for row in connects]
     logins = [each for each in tried if each.has_failed]
     login_times = [each.first_ns for each in logins]
+    outage_times = [each.from_ns for each in history.outages]
     pings = _pings(history)
     found = []
     for row, after in zip_longest(sessions, sessions[1:]):
@@ -207,8 +211,9 @@ def _losses(history: History) -> tuple[Loss, ...]:
         lost_ns, end = max((_end(each, until_ns) for each in own), key=lambda each: each[0])
         if end is None:
             # it costs no more than the outage that it is
-            begun = [each.from_ns for each in history.outages if 0 <= each.from_ns - lost_ns < OUTAGE_MIN_NS]
-            lost_ns = min(begun, default=lost_ns)
+            begun = bisect_left(outage_times, lost_ns)
+            if begun < len(outage_times) and outage_times[begun] - lost_ns < OUTAGE_MIN_NS:
+                lost_ns = outage_times[begun]
         limit_ns = _END_OF_TIME if until_ns is None else until_ns
         between = [bisect_left(times, edge) for times in (connect_times, login_times) for edge in (lost_ns, limit_ns)]
         open_rows = _open_rows(history, row["session"])
@@ -296,12 +301,18 @@ def _unanswered_ping(
 
 def _unanswered_logout(history: History, connections: Iterable[dict[str, Any]], lost_ns: int) -> Unanswered | None:
     """A Logout Request that had no answer for an outage or more: its initiator did nothing else."""
+    asked = history.once(_unanswered_logouts)
+    asked_ns = [ns for each in connections for ns in asked.get(each["connection"], ()) if ns <= lost_ns - OUTAGE_MIN_NS]
+    return Unanswered(min(asked_ns), "Logout Request", "the path or the target") if asked_ns else None
+
+
+def _unanswered_logouts(history: History) -> dict[int, list[int]]:
+    """When each connection asked for a logout without an answer."""
     logouts = history.rows("logouts")
-    numbers = [each["connection"] for each in connections]
-    is_own = np.isin(logouts.raw("connection"), numbers) & known(logouts, "request_ns") & ~known(logouts, "response_ns")
-    asked_ns = logouts.raw("request_ns")[is_own]
-    asked_ns = asked_ns[asked_ns <= lost_ns - OUTAGE_MIN_NS]
-    return Unanswered(int(asked_ns.min()), "Logout Request", "the path or the target") if len(asked_ns) else None
+    found: dict[int, list[int]] = {}
+    for row in logouts.select(known(logouts, "request_ns") & ~known(logouts, "response_ns")).rows(_LOGOUT):
+        found.setdefault(row["connection"], []).append(row["request_ns"])
+    return found
 
 
 def _unanswered_data(history: History, connections: Iterable[dict[str, Any]], lost_ns: int) -> Unanswered | None:

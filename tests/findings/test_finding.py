@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.diagnosis.registry import PROBLEMS
-from iscsitrace.findings import NEEDED
+from iscsitrace.findings import NEEDED, finding
 from iscsitrace.findings.finding import Finding, in_order, shown
 from iscsitrace.measure.grouping import TABLES
 from iscsitrace.measure.stretches import Stretches
 from iscsitrace.wording import amounts as wording
+from tests.support.calls import calls_of
 from tests.support.story import SECOND, Story
 from tests.support.tables_by_hand import MS
 
@@ -75,6 +76,37 @@ def test_a_finding_without_frames_has_no_display_filter() -> None:
 def test_half_of_a_share_explains_it(own: float | None, other: float | None, is_explained: bool) -> None:
     think = Finding(PROBLEMS["initiator_think_time"], "info", own, "", ())
     waits = Finding(PROBLEMS["mirror_waits_for_farthest"], "info", other, "", ())
+    assert think.is_explained_by(waits) == is_explained
+
+
+def test_the_spans_of_a_story_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    spans = tuple((10 * number, 10 * number + 9) for number in range(1000))
+    asked = calls_of(monkeypatch, finding._Times, "_meet")
+    think = Finding(PROBLEMS["initiator_think_time"], "info", 0.1, "", (), spans=spans)
+    waits = Finding(PROBLEMS["mirror_waits_for_farthest"], "info", 0.3, "", (), spans=spans)
+    # as each session of the story does
+    assert all(think.is_explained_by(waits) for _ in range(1000))
+    assert len(asked) == len(spans)
+
+
+@pytest.mark.parametrize(
+    ("spans", "others", "is_explained"),
+    [
+        ([(5, 9)], [(0, 4), (10, 20)], False),
+        ([(5, 9)], [(0, 5), (10, 20)], True),
+        ([(5, 10)], [(0, 4), (10, 20)], True),
+        # within a long one that began before a short one
+        ([(50, 60)], [(0, 100), (10, 20)], True),
+        ([(5, 9), (30, 40)], [(0, 20)], False),
+        ([(5, 9)], [], True),
+        ([], [(0, 20)], True),
+    ],
+)
+def test_a_finding_is_explained_only_where_all_its_spans_meet_the_others(
+    spans: list[tuple[int, int]], others: list[tuple[int, int]], is_explained: bool
+) -> None:
+    think = Finding(PROBLEMS["initiator_think_time"], "info", 0.1, "", (), spans=tuple(spans))
+    waits = Finding(PROBLEMS["mirror_waits_for_farthest"], "info", 0.3, "", (), spans=tuple(others))
     assert think.is_explained_by(waits) == is_explained
 
 
