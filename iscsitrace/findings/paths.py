@@ -16,6 +16,9 @@ from iscsitrace.wording import amounts as wording
 COMMANDS_MIN: Final = 100
 """Fewer commands are no workload that an initiator spreads: it may just have begun."""
 
+_SHOWN: Final = 8
+"""Paths that a sentence names: each session to the volume has it."""
+
 # as initiators spell them, where that is not the word of the table
 _STATES: Final = {
     OPTIMIZED: "active/optimized",
@@ -52,32 +55,31 @@ _TARGET: Final = Advice(
 
 def _imbalance(case: Case) -> Observation | None:
     """The worst of the volumes that the session has."""
-    uses = case.groups.once(_by_session)
-    found = [
-        observation
-        for use in dict.fromkeys(use for number in case.sessions for use in uses.get(number, ()))
-        for observation in _observations(case.groups.paths[use], case)
-    ]
+    seen = case.groups.once(_by_session)
+    found = [each for number in case.sessions for each in seen.get(number, ())]
     return max(found, key=lambda each: (each.severity != "info", each.share or 0.0), default=None)
 
 
-def _by_session(groups: Groups) -> dict[int, list[int]]:
-    """The places in ``Groups.paths`` of the volumes to which each session is a path."""
-    found: dict[int, list[int]] = {}
-    for place, use in enumerate(groups.paths):
-        for number in dict.fromkeys(number for path in use.paths for number in path.sessions):
-            found.setdefault(number, []).append(place)
+def _by_session(groups: Groups) -> dict[int, list[Observation]]:
+    """What is seen of the volumes to which each session is a path."""
+    found: dict[int, list[Observation]] = {}
+    for use in groups.paths:
+        seen = list(_observations(use, groups))
+        for number in dict.fromkeys(number for path in use.paths for number in path.sessions) if seen else ():
+            found.setdefault(number, []).extend(seen)
     return found
 
 
-def _observations(use: PathsUse, case: Case) -> Iterator[Observation]:
+def _observations(use: PathsUse, groups: Groups) -> Iterator[Observation]:
     command_count = sum(path.command_count for path in use.paths)
     if command_count < COMMANDS_MIN:
         return
     sessions = tuple(sorted(number for path in use.paths for number in path.sessions))
-    frames = frames_in(case.groups.cycles, use.misplaced_rows or use.first_rows, *FRAMES)
+    frames = frames_in(groups.cycles, use.misplaced_rows or use.first_rows, *FRAMES)
     luns = use.volume.luns
-    states = "; ".join(_figures(path) for path in use.paths)
+    states = "; ".join(_figures(path) for path in use.paths[:_SHOWN])
+    if len(use.paths) > _SHOWN:
+        states += f"; and {wording.count(len(use.paths) - _SHOWN, 'more path')}"
     share = use.misplaced_bytes / use.bytes if use.bytes else 0.0
     if share >= WORTH_A_CHANGE:
         text = (
@@ -125,7 +127,8 @@ def _alike(use: PathsUse) -> list[PathUse]:
 
 
 def _listed(paths: list[PathUse]) -> str:
-    return " and ".join(f"session {path.sessions[-1]}" for path in paths)
+    names = [f"session {path.sessions[-1]}" for path in paths[:_SHOWN]]
+    return " and ".join([*names, f"{len(paths) - _SHOWN} more"] if len(paths) > _SHOWN else names)
 
 
 def _figures(path: PathUse) -> str:

@@ -14,6 +14,7 @@ from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.grouping import session_of_stretches
 from iscsitrace.measure.intervals import Span, difference, merged
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Source
 
@@ -53,12 +54,10 @@ class Service:
         is_out = budget.raw("part") == PARTS.index("outage")
         if not is_out.any():
             return {}
-        rows, sessions = budget.select(is_out), session_of_stretches(budget)[is_out]
-        found = {}
-        for number in np.unique(sessions[sessions >= 0]).tolist():
-            own = rows.select(sessions == number)
-            found[number] = merged(own.raw("time_first_ns"), own.raw("time_last_ns"))
-        return found
+        sessions = session_of_stretches(budget)[is_out]
+        firsts_ns, lasts_ns = (budget.raw(f"time_{end}_ns")[is_out] for end in ("first", "last"))
+        own = {number: rows for number, rows in grouped(sessions).items() if number >= 0}
+        return {number: merged(firsts_ns[rows], lasts_ns[rows]) for number, rows in own.items()}
 
     @cached_property
     def ends_ns(self) -> Array:
