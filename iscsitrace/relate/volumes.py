@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -23,23 +24,27 @@ Key = tuple[str, str, str]
 """What a volume is known by, its identity, and the target within which that holds (empty: everywhere)."""
 
 
+Serial = tuple[str, str, str]
+"""Vendor, product and serial number."""
+
+
 class _Group:
     """The members with one identity."""
 
     def __init__(self) -> None:
         self.members: list[Member] = []
-        self._serials: set[tuple[str, str, str]] = set()
+        self.serials: set[Serial] = set()
         self._luns: dict[int, int] = {}
 
     def add(self, member: Member) -> None:
         self.members.append(member)
         self._luns[member.session] = member.lun
         if member.serial:
-            self._serials.add(member.serial)
+            self.serials.add(member.serial)
 
     def contradicts(self, member: Member) -> bool:
         """Whether the target said something else of the member, or its session has the volume at another LUN."""
-        is_other = bool(member.serial and self._serials and member.serial not in self._serials)
+        is_other = bool(member.serial and self.serials and member.serial not in self.serials)
         return is_other or self._luns.get(member.session, member.lun) != member.lun
 
 
@@ -51,16 +56,16 @@ def groups(members: Sequence[Member]) -> Iterable[tuple[str, str, tuple[Member, 
         return
     members = _without_shared(members)
     named: dict[Key, _Group] = defaultdict(_Group)
-    places: dict[Hashable, set[Key]] = defaultdict(set)
     for member in members:
         if member.designator is not None:
-            key = _key(member)
-            named[key].add(member)
-            for place in _places(member):
-                places[place].add(key)
+            named[_key(member)].add(member)
+    elsewhere = _Elsewhere(named)
     for member in members:
         if member.designator is None:
-            named[_known_elsewhere(member, named, places) or _key(member)].add(member)
+            key = elsewhere.key_of(member)
+            named[key or _key(member)].add(member)
+            if key and member.serial:
+                elsewhere.note_serial(key, member.serial)
     for (known_by, identity, _), group in named.items():
         yield known_by, identity, tuple(sorted(group.members, key=lambda each: (each.session, each.lun)))
 
@@ -83,13 +88,47 @@ def _places(member: Member) -> Iterable[Hashable]:
     yield "target", member.target, member.lun
 
 
-def _known_elsewhere(member: Member, named: Mapping[Key, _Group], places: Mapping[Hashable, set[Key]]) -> Key | None:
-    """The one designator that another session of this target got for what must be the same logical unit."""
-    for place in _places(member):
-        keys = [key for key in places.get(place, ()) if not named[key].contradicts(member)]
-        if len(keys) == 1:
-            return keys[0]
-    return None
+class _Elsewhere:
+    """The volumes with a designator, by the places where members without one look for theirs.
+
+    At each place they are apart by serial number: a member with one looks only at those that may have it.
+    """
+
+    def __init__(self, named: Mapping[Key, _Group]) -> None:
+        self._named = named
+        self._places: dict[Key, set[Hashable]] = {}
+        self._keys: dict[Hashable, dict[Serial | None, set[Key]]] = {}
+        for key, group in named.items():
+            self._places[key] = {place for member in group.members for place in _places(member)}
+            for serial in group.serials or (None,):
+                self._add(key, serial)
+
+    def _add(self, key: Key, serial: Serial | None) -> None:
+        for place in self._places[key]:
+            self._keys.setdefault(place, {}).setdefault(serial, set()).add(key)
+
+    def note_serial(self, key: Key, serial: Serial) -> None:
+        """A member with this serial number is of the volume: if it had none, that is its own from now on."""
+        for place in self._places[key]:
+            keys = self._keys[place]
+            if key not in keys.get(None, ()):
+                return
+            keys[None].discard(key)
+        self._add(key, serial)
+
+    def key_of(self, member: Member) -> Key | None:
+        """The one designator that another session of this target got for what must be the same logical unit."""
+        for place in _places(member):
+            by_serial = self._keys.get(place, {})
+            candidates = (
+                (by_serial.get(None, ()), by_serial.get(member.serial, ())) if member.serial else by_serial.values()
+            )
+            keys = (key for keys in candidates for key in keys if not self._named[key].contradicts(member))
+            # two are enough to know that it is none of them for certain
+            found = list(islice(keys, 2))
+            if len(found) == 1:
+                return found[0]
+        return None
 
 
 def _without_shared(members: Sequence[Member]) -> list[Member]:

@@ -12,6 +12,7 @@ import pytest
 import iscsitrace
 from iscsitrace.relate import logical_units, volumes
 from iscsitrace.relate.volumes import Volume, is_unique_in_the_world
+from tests.support.calls import calls_of
 from tests.support.histories import Told
 from tests.support.tables_by_hand import table
 
@@ -232,3 +233,35 @@ def test_a_restarted_target_keeps_its_volume() -> None:
     assert len(path) > 1
     # the initiator logged in without a new scan
     assert path[0].designator is not None
+
+
+@pytest.mark.parametrize("serial", [None, "other"])
+def test_a_unit_without_a_designator_is_compared_with_few_others(
+    serial: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, count = Host(), 200
+    compared = calls_of(monkeypatch, volumes._Group, "contradicts")
+    for number in range(2 * count):
+        host.session(0, 20, isid=f"{number:x}")
+        own: dict[str, Any] = {}
+        if number < count:
+            # as many volumes at one LUN of the target as sessions
+            own |= {"designator": f"naa.6001405c86130259b4c4d2a9{number:08x}"}
+        if serial:
+            own |= {"vendor": "A", "product": "B", "unit_serial_number": str(number) if number < count else serial}
+        host.unit(number, **own)
+    assert len(host.volumes()) == count + 1
+    assert len(compared) <= 4 * count
+
+
+def test_a_unit_with_the_serial_number_of_one_that_has_a_designator_is_that_one() -> None:
+    host = Host()
+    product: dict[str, Any] = {"vendor": "A", "product": "B"}
+    for number in range(5):
+        host.session(0, 20, isid=f"{number:x}")
+    host.unit(0, designator=NAA, unit_serial_number="1", **product)
+    host.unit(1, designator=OTHER_NAA)
+    # the one without a serial number gets the first that is not another's
+    host.unit(2, unit_serial_number="1", **product).unit(3, unit_serial_number="2", **product)
+    host.unit(4, unit_serial_number="3", **product)
+    assert [len(each) for each in seen(host)] == [2, 2, 1]
