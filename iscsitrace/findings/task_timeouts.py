@@ -21,6 +21,7 @@ from iscsitrace.findings.statuses import in_words
 from iscsitrace.findings.thresholds import MILLISECOND_NS
 from iscsitrace.measure.violations import Violated
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
@@ -83,8 +84,8 @@ class Episode:
 def _episodes(history: History) -> list[Episode]:
     cycles = history.cycles
     ends = _ends(history)
-    waited = np.flatnonzero((ends - cycles.raw("command_first_ns") >= STUCK_NS) & ~_may_have_ended(history))
-    requests = [found for row in _management(history) if len((found := _about(row, cycles, ends, waited)).about)]
+    waited = _Waited(history, ends)
+    requests = [found for row in _management(history) if len((found := waited.request(row)).about)]
     groups: list[list[Request]] = []
     for request in sorted(requests, key=lambda each: int(cycles.raw("command_first_ns")[each.about].min())):
         start = cycles.raw("command_first_ns")[request.about].min()
@@ -125,17 +126,35 @@ def _may_have_ended(history: History) -> Array:
     return np.asarray(cycles.raw("has_capture_gap") | is_unsure)
 
 
-def _about(row: dict[str, Any], cycles: Table, ends: Array, waited: Array) -> Request:
-    """The commands, of those that waited long, that a request is about."""
-    at_ns = row["request_ns"]
-    is_stuck = (cycles.raw("command_first_ns")[waited] <= at_ns - STUCK_NS) & (ends[waited] >= at_ns)
-    if row["function"] == _ABORT_TASK:
-        is_stuck &= cycles.raw("cycle")[waited] == (-1 if row["referenced_cycle"] is None else row["referenced_cycle"])
-    else:
-        is_stuck &= cycles.raw("connection")[waited] == row["connection"]
-        if row["function"] in _OF_A_LUN and row["lun"] is not None:
-            is_stuck &= cycles.raw("lun")[waited] == row["lun"]
-    return Request(row, waited[is_stuck])
+class _Waited:
+    """The commands that waited long, by what a request may be about: one, those of a LUN, those of a connection."""
+
+    def __init__(self, history: History, ends: Array) -> None:
+        cycles = history.cycles
+        self._starts, self._ends = cycles.raw("command_first_ns"), ends
+        rows = np.flatnonzero((ends - self._starts >= STUCK_NS) & ~_may_have_ended(history))
+        connections, luns = cycles.raw("connection")[rows].astype(np.int64), cycles.raw("lun")[rows]
+        self._none = rows[:0]
+        self._of_cycle = {
+            number: rows[place : place + 1] for place, number in enumerate(cycles.raw("cycle")[rows].tolist())
+        }
+        self._of_connection = {number: rows[own] for number, own in grouped(connections).items()}
+        self._of_lun = {
+            (number, lun): self._of_connection[number][of_lun]
+            for number, own in grouped(connections).items()
+            for lun, of_lun in grouped(luns[own]).items()
+        }
+
+    def request(self, row: dict[str, Any]) -> Request:
+        """A request and the commands that it is about."""
+        if row["function"] == _ABORT_TASK:
+            rows = self._of_cycle.get(row["referenced_cycle"], self._none)
+        elif row["function"] in _OF_A_LUN and row["lun"] is not None:
+            rows = self._of_lun.get((row["connection"], row["lun"]), self._none)
+        else:
+            rows = self._of_connection.get(row["connection"], self._none)
+        at_ns = row["request_ns"]
+        return Request(row, rows[(self._starts[rows] <= at_ns - STUCK_NS) & (self._ends[rows] >= at_ns)])
 
 
 def _last_ns(request: Request, ends: Array) -> int:

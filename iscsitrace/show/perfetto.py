@@ -17,7 +17,8 @@ from iscsitrace.events import derived
 from iscsitrace.events.selection import ends_ns
 from iscsitrace.measure import waits
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.numbers import grouped
+from iscsitrace.tables.numbers import grouped, places_of
+from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import cells
@@ -158,11 +159,17 @@ class _Export:
         cycles = self.trace.cycles
         session = np.where(known(cycles, "session"), cycles.raw("session").astype(np.int64), -1)
         lun = np.where(known(cycles, "lun"), cycles.raw("lun").astype(np.int64), -1)
+        # of all at once: each session would look at all rounds and connections
+        ends = waits.of_trace(self.trace.table).ends_ns(cycles)
+        _, pair = np.unique(np.stack([session, lun]), axis=1, return_inverse=True)
+        rounds_of = self._rounds_of(cycles, pair.ravel())
         for number, own in grouped(session).items():
-            self._queue_depth(self.process(number), cycles.select(own))
+            self._queue_depth(self.process(number), cycles.raw("command_first_ns")[own], ends[own])
             for unit, of_unit in grouped(lun[own]).items():
                 name = f"LUN {unit}" if unit >= 0 else "LUN unknown"
-                self._commands(self.writer.track(self.process(number), name), cycles.select(own[of_unit]))
+                track, rows = self.writer.track(self.process(number), name), own[of_unit]
+                self._commands(track, cycles.select(rows), ends[rows])
+                self._rounds(track, rounds_of.rows(int(pair.ravel()[rows[0]])))
         windows = grouped(self.trace.window.raw("connection"))
         segments = grouped(self.trace.segments.raw("connection"))
         none = np.zeros(0, dtype=np.intp)
@@ -206,25 +213,29 @@ class _Export:
                     self.writer.end(ended, track)
             self.writer.end(end, track)
 
-    def _commands(self, track: int, cycles: Table) -> None:
+    def _rounds_of(self, cycles: Table, groups: Array) -> Partition:
+        """The complete rounds by the group of their command."""
+        rounds = self.trace.rounds
+        rounds = rounds.select(known(rounds, "data_last_ns"))
+        place = places_of(rounds.raw("cycle"), cycles.raw("cycle"))
+        return Partition(rounds, np.append(groups, -1)[place])
+
+    def _commands(self, track: int, cycles: Table, ends: Array) -> None:
         # earlier first: at one instant the command before ends before the next begins
-        cycles = cycles.select(np.argsort(cycles.raw("command_first_ns"), kind="stable"))
+        order = np.argsort(cycles.raw("command_first_ns"), kind="stable")
+        cycles, ends = cycles.select(order), ends[order]
         starts = cycles.raw("command_first_ns")
-        ends = self._ends_ns(cycles)
         reached = [starts]
         for phase in _PHASES:
             column = f"{phase}_ns"
             lengths = np.ma.filled(np.ma.asarray(cycles[column]), 0).astype(np.int64)
             reached.append(np.minimum(reached[-1] + np.maximum(lengths, 0), ends))
         self._slices(track, "slot", cycles, starts, ends, self._command_names(cycles), reached[1:])
-        rounds = self.trace.rounds
-        own = rounds.select(np.isin(rounds.raw("cycle"), cycles.raw("cycle")) & known(rounds, "data_last_ns"))
-        own = own.select(np.argsort(own.raw("r2t_ns"), kind="stable"))
+
+    def _rounds(self, track: int, rounds: Table) -> None:
+        own = rounds.select(np.argsort(rounds.raw("r2t_ns"), kind="stable"))
         names = np.full(len(own), "R2T round")
         self._slices(track, "R2T rounds", own, own.raw("r2t_ns"), own.raw("data_last_ns"), names)
-
-    def _ends_ns(self, cycles: Table) -> Array:
-        return waits.of(cycles, self.trace.connections).ends_ns(cycles)
 
     def _command_names(self, cycles: Table) -> Array:
         """Operation, and what became of it where it did not succeed."""
@@ -244,9 +255,8 @@ class _Export:
             words.append(f"{name}: {endings[end]}" if end else name)
         return np.array(words, dtype=object)[which.ravel()]
 
-    def _queue_depth(self, track: int, cycles: Table) -> None:
-        starts = cycles.raw("command_first_ns")
-        ends = np.maximum(self._ends_ns(cycles), starts)
+    def _queue_depth(self, track: int, starts: Array, ends: Array) -> None:
+        ends = np.maximum(ends, starts)
         times = np.concatenate([starts, ends])
         steps = np.concatenate([np.ones(len(starts)), -np.ones(len(ends))]).astype(np.int64)
         order = np.lexsort((steps, times))
@@ -310,8 +320,7 @@ class _Export:
         lasts = self.trace.connections.raw("time_last_ns")
         ends = ends_ns(every, int(lasts.max()) if len(lasts) else None)
         names = np.array([cells.text(text) for text in every["text"].tolist()], dtype=object)
-        for number in np.unique(session).tolist():
-            own = np.flatnonzero(session == number)
+        for number, own in grouped(session).items():
             events_of = every.select(own)
             starts, until = events_of.raw("time_ns"), ends[own]
             track = self.writer.track(self.process(number), "events")
