@@ -245,13 +245,5 @@ fn digest_of(crc: u32, is_right: Option<bool>) -> [u8; 4] {
 
 /// The CRC of a data segment of this length with padding, which starts with these bytes and goes on with zeros.
 fn crc_of(start: &[u8], length: usize) -> u32 {
-    const ZEROS: [u8; 4096] = [0; 4096];
-    let mut crc = digest::crc32c(start);
-    let mut count = length.next_multiple_of(4) - start.len();
-    while count > 0 {
-        let part = count.min(ZEROS.len());
-        crc = digest::append(crc, &ZEROS[..part]);
-        count -= part;
-    }
-    crc
+    digest::append_zeros(digest::crc32c(start), length.next_multiple_of(4) - start.len())
 }

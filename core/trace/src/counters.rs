@@ -61,6 +61,12 @@ counters! {
     InterfaceUnknown, "interface_unknown", Error,
         "pcapng packets of an interface that the file does not describe",
         "The file is damaged or was joined by hand. Join captures with mergecap.";
+    InterfaceTextNotKept, "interface_text_not_kept", Warning,
+        "names, descriptions and filters of pcapng interfaces beyond 1 MiB of a file; they are not shown",
+        "A faulty or hostile file: no host has so many interfaces.";
+    TcpSamplesNotKept, "tcp_samples_not_kept", DataLoss,
+        "samples of TCP_INFO beyond the first 500,000 of a file",
+        "Split the file with editcap -c.";
     LinkTypeUnsupported, "link_type_unsupported", DataLoss,
         "packets of a link type that is not decoded",
         "Supported link types: Ethernet, LINUX_SLL, LINUX_SLL2, NULL, LOOP, PPP, RAW, IPV4, IPV6.";
@@ -189,6 +195,9 @@ counters! {
     LoginTextTooLong, "login_text_too_long", Warning,
         "login or text data of more than 64 KiB over several PDUs; the rest is not read",
         "A faulty or hostile peer.";
+    LoginKeysNotKept, "login_keys_not_kept", Warning,
+        "keys of logins and text exchanges beyond 256 keys or 16 KiB of a connection; they are not shown",
+        "A faulty or hostile peer: no login has so many.";
     SessionReinstated, "session_reinstated", Warning,
         "sessions ended by a new login with the same ISID and names",
         "The initiator lost its session. Look at what happened before.";

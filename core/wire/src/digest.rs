@@ -16,6 +16,37 @@ pub fn append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
+/// CRC32C of the bytes with CRC `crc`, followed by so many zeros: as many steps as their number has bits.
+///
+/// Zeros multiply the remainder by a power of x. Polynomials have their lowest power in the highest bit.
+#[must_use]
+pub fn append_zeros(crc: u32, mut count: usize) -> u32 {
+    /// x^8: one byte.
+    const BYTE: u32 = 1 << 23;
+    let (mut remainder, mut power) = (!crc, BYTE);
+    while count > 0 {
+        if count & 1 == 1 {
+            remainder = product(power, remainder);
+        }
+        power = product(power, power);
+        count >>= 1;
+    }
+    !remainder
+}
+
+/// The product of two polynomials, modulo that of CRC32C.
+fn product(one: u32, mut other: u32) -> u32 {
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    let mut sum = 0;
+    for bit in (0..32).rev() {
+        if one >> bit & 1 == 1 {
+            sum ^= other;
+        }
+        other = other >> 1 ^ if other & 1 == 1 { POLYNOMIAL } else { 0 };
+    }
+    sum
+}
+
 /// The four bytes of a digest in the order in which they are sent.
 ///
 /// The CRC's bit order makes it little-endian on the wire, unlike every other number of a PDU.
@@ -34,7 +65,7 @@ pub fn from_wire(bytes: [u8; 4]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{append, crc32c, from_wire, to_wire};
+    use super::{append, append_zeros, crc32c, from_wire, to_wire};
 
     /// The SCSI Read (10) Command PDU of RFC 7143 appendix A.4.
     const READ_10: [u8; 48] = [
@@ -72,5 +103,17 @@ mod tests {
                 assert_eq!(to_wire(append(crc32c(head), tail)), wire);
             }
         }
+    }
+
+    #[test]
+    fn zeros_need_not_be_there() {
+        for count in (0..70).chain([4095, 4096, 4097, 1 << 20, (1 << 20) + 12_345]) {
+            let (_, wire) = &examples()[4];
+            let crc = crc32c(&READ_10);
+            assert_eq!(to_wire(crc), *wire);
+            assert_eq!(append_zeros(crc, count), append(crc, &vec![0; count]), "{count}");
+        }
+        // 16 EiB: the powers of x repeat after 2^31 - 1
+        assert_eq!(append_zeros(0, usize::MAX), append(0, &[0; 3]));
     }
 }

@@ -91,6 +91,14 @@ impl Function {
         self.at.frame < other.at.frame && ((is_of_one_unit && is_same_unit) || OF_TARGET.contains(&other.code))
     }
 
+    /// The logical unit that it resets, none for all of them; none if it is no reset.
+    fn reset(&self) -> Option<Option<[u8; 8]>> {
+        match self.code {
+            code if OF_UNIT.contains(&code) => self.lun.map(Some),
+            code => OF_TARGET.contains(&code).then_some(None),
+        }
+    }
+
     /// Whether a task that was sent before it is one that it ends.
     fn ends(&self, task: &OpenTask) -> bool {
         let is_before = task.cmd_sn.is_some_and(|cmd_sn| SerialNumber(cmd_sn).is_before(self.cmd_sn));
@@ -185,7 +193,7 @@ impl Exchanges {
         data: &[u8],
         opcode: Opcode,
         at: Stamp,
-        parts: (&Numbers, &Tasks),
+        parts: (&Numbers, &mut Tasks),
         sight: &mut Sight<'_>,
     ) {
         match opcode {
@@ -205,7 +213,7 @@ impl Exchanges {
         data: &[u8],
         opcode: Opcode,
         at: Stamp,
-        (numbers, tasks): (&Numbers, &Tasks),
+        (numbers, tasks): (&Numbers, &mut Tasks),
         sight: &mut Sight<'_>,
     ) {
         match opcode {
@@ -295,7 +303,7 @@ impl Exchanges {
     }
 
     /// A Task Management Function Response.
-    fn managed(&mut self, bhs: Bhs<'_>, at: Stamp, tasks: &Tasks, sight: &mut Sight<'_>) {
+    fn managed(&mut self, bhs: Bhs<'_>, at: Stamp, tasks: &mut Tasks, sight: &mut Sight<'_>) {
         let place = self.functions.iter().position(|function| Some(function.tag) == bhs.initiator_task_tag());
         let Some(function) = place.map(|place| self.functions.swap_remove(place)) else { return };
         let Some(exp_cmd_sn) = bhs.exp_cmd_sn().filter(|_| !sight.is_recovering) else { return };
@@ -305,15 +313,20 @@ impl Exchanges {
                 earlier.is_over_since_ns.get_or_insert(at.time_ns);
             }
         }
-        let ended = tasks.open_tasks().filter(|task| function.ends(task));
+        let referenced = function.referenced.filter(|_| function.code == ABORT_TASK);
+        let aborted = referenced.and_then(|tag| tasks.open_task(tag)).filter(|task| function.ends(task));
         match bhs.response() {
             Some(FUNCTION_COMPLETE) => {
-                ended.for_each(|task| push(&mut self.managed, (task.tag, task.cycle), MANAGED_KEPT));
+                let ended = match function.reset() {
+                    Some(lun) => tasks.reset(lun, |task| function.ends(task)),
+                    None => aborted.into_iter().collect(),
+                };
+                ended.iter().for_each(|task| push(&mut self.managed, (task.tag, task.cycle), MANAGED_KEPT));
             }
             Some(TASK_DOES_NOT_EXIST) if function.code == ABORT_TASK && sight.agreed.is_alone => {
                 let has_reset = self.functions.iter().any(|function| function.code != ABORT_TASK);
-                for OpenTask { tag, cycle, lun, cmd_sn } in ended {
-                    let Some(cmd_sn) = cmd_sn.map(SerialNumber) else { continue };
+                if let Some(OpenTask { tag, cycle, lun, cmd_sn: Some(cmd_sn) }) = aborted {
+                    let cmd_sn = SerialNumber(cmd_sn);
                     // what an initiator in fault sent, its target may rightly not know
                     let is_doubtful = has_reset
                         || sight.has_accused(Side::Initiator)
@@ -347,11 +360,10 @@ impl Exchanges {
         let tag = rejected.initiator_task_tag();
         let is_known = match rejected.opcode() {
             Some(Opcode::ScsiCommand) => {
-                let is_of =
-                    |task: &OpenTask| Some(task.tag) == tag && task.cmd_sn == rejected.cmd_sn().map(|number| number.0);
+                let cmd_sn = rejected.cmd_sn().map(|number| number.0);
                 let is_plain = rejected.total_ahs_length_bytes() == Some(0)
                     && (rejected.is_read(), rejected.is_write()) != (Some(true), Some(true));
-                is_plain && tasks.open_tasks().any(|task| is_of(&task))
+                is_plain && tag.and_then(|tag| tasks.open_task(tag)).is_some_and(|task| task.cmd_sn == cmd_sn)
             }
             Some(Opcode::NopOut) => self.pings[0].iter().any(|ping| Some(ping.tag) == tag),
             _ => false,

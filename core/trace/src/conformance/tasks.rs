@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::rules::{Rule, Side};
 use super::sight::{Command, SETTLED_NS, Sight};
 use super::violations::Found;
+use crate::iscsi::connection::by_unit::{ByUnit, Unit};
 use crate::iscsi::ranges::{DATA, Ranges};
 use crate::stream::stamp::Stamp;
 use crate::tables::CycleId;
@@ -83,6 +84,8 @@ struct Task {
     rounds: Vec<Round>,
     /// Whether a rule about its data was broken, or its end is in doubt: what follows from that is no violation of its own.
     is_in_doubt: bool,
+    /// The doubts before it.
+    doubts: u64,
 }
 
 /// A burst that is complete but for its F bit.
@@ -105,6 +108,10 @@ enum End {
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Tasks {
     open: FxHashMap<u32, Box<Task>>,
+    /// What may have ended any task, so far: a task from before is in doubt, which it learns when it is looked at.
+    doubts: u64,
+    /// The open tasks by logical unit, once a reset asked.
+    by_unit: ByUnit,
     ended: VecDeque<(u32, End)>,
     unfinished: Vec<Unfinished>,
     /// Tags that two tasks had at a time: what comes for them may be of either.
@@ -126,15 +133,35 @@ fn add(bytes: &mut Ranges, offset: u32, length: u32) -> u64 {
     u64::from(length) - bytes.add(start, start + i64::from(length), &DATA)
 }
 
+impl Task {
+    fn named(&self, tag: u32) -> OpenTask {
+        OpenTask { tag, cycle: self.cycle, lun: self.lun, cmd_sn: self.cmd_sn }
+    }
+
+    fn unit(&self) -> Unit {
+        (self.cycle, self.lun.map(u64::from_be_bytes))
+    }
+}
+
 impl Tasks {
     /// Whether no task is open.
     pub(super) fn is_empty(&self) -> bool {
         self.open.is_empty()
     }
 
-    /// The open tasks, in any order.
-    pub(super) fn open_tasks(&self) -> impl Iterator<Item = OpenTask> {
-        self.open.iter().map(|(&tag, task)| OpenTask { tag, cycle: task.cycle, lun: task.lun, cmd_sn: task.cmd_sn })
+    /// The open task with this tag.
+    pub(super) fn open_task(&self, tag: u32) -> Option<OpenTask> {
+        self.open.get(&tag).map(|task| task.named(tag))
+    }
+
+    /// The open tasks that a reset ends, of this logical unit or of all, and that no reset ended before.
+    pub(super) fn reset(&mut self, lun: Option<[u8; 8]>, ends: impl Fn(&OpenTask) -> bool) -> Vec<OpenTask> {
+        let open = || self.open.iter().map(|(&tag, task)| (tag, task.unit()));
+        // one without a number is none that a reset is known to end
+        let of = |tag, cycle| self.open.get(&tag).filter(|task| task.cycle == cycle && task.cmd_sn.is_some());
+        let of = |tag, cycle| of(tag, cycle).map(|task| ends(&task.named(tag)));
+        let tags = self.by_unit.covered(lun.map(u64::from_be_bytes), open, of);
+        tags.into_iter().filter_map(|tag| self.open_task(tag)).collect()
     }
 
     /// Whether a tag is that of a task that is open, or was lately.
@@ -156,7 +183,7 @@ impl Tasks {
         let found = |rule| Found::new(rule, Side::Initiator, at).of(tag, cycle);
         let cmd_sn = bhs.cmd_sn().map(|number| number.0);
         let mut is_again = false;
-        if let Some(open) = self.open.get(&tag) {
+        if let Some(open) = self.open_mut(tag) {
             if open.cmd_sn == cmd_sn {
                 // a retry
                 return;
@@ -194,6 +221,7 @@ impl Tasks {
             rounds: Vec::new(),
             // its answers may be those of another
             is_in_doubt: is_again || self.doubled.contains(&tag),
+            doubts: self.doubts,
         };
         if immediate > 0 && is_write {
             task.bytes.add(0, i64::from(immediate), &DATA);
@@ -206,6 +234,7 @@ impl Tasks {
         }
         task.judge_first_burst(tag, at, sight);
         if self.open.len() < OPEN_MAX {
+            self.by_unit.note(tag, task.unit(), self.open.len());
             self.open.insert(tag, Box::new(task));
         }
     }
@@ -238,7 +267,13 @@ impl Tasks {
     }
 
     fn doubt_all(&mut self) {
-        self.open.values_mut().for_each(|task| task.is_in_doubt = true);
+        self.doubts += 1;
+    }
+
+    fn open_mut(&mut self, tag: u32) -> Option<&mut Task> {
+        let task = self.open.get_mut(&tag)?;
+        task.learn(self.doubts);
+        Some(task)
     }
 
     /// D16: the longest data segment that the receiver takes.
@@ -280,6 +315,7 @@ impl Tasks {
         let Entry::Occupied(mut open) = self.open.entry(tag) else {
             return self.unclaimed(tag, has_status, at, sight);
         };
+        open.get_mut().learn(self.doubts);
         open.get_mut().data_in(bhs, tag, at, sight);
         if has_status {
             let task = open.remove();
@@ -289,24 +325,27 @@ impl Tasks {
 
     fn ready_to_transfer(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
         let Some(tag) = bhs.initiator_task_tag() else { return };
-        let Some(task) = self.open.get_mut(&tag) else { return self.unclaimed(tag, false, at, sight) };
+        let Some(task) = self.open_mut(tag) else { return self.unclaimed(tag, false, at, sight) };
         task.ready_to_transfer(bhs, tag, at, sight);
     }
 
     fn data_out(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
         let Some(tag) = bhs.initiator_task_tag() else { return };
-        let Some(task) = self.open.get_mut(&tag) else { return };
-        let is_complete = task.data_out(bhs, tag, at, sight);
+        let Some(task) = self.open_mut(tag) else { return };
+        let (is_complete, cycle) = (task.data_out(bhs, tag, at, sight), task.cycle);
         self.unfinished.retain(|burst| burst.tag != tag);
         if is_complete && bhs.is_final() == Some(false) && self.unfinished.len() < UNFINISHED_MAX {
-            self.unfinished.push(Unfinished { tag, cycle: task.cycle, at });
+            self.unfinished.push(Unfinished { tag, cycle, at });
         }
     }
 
     fn response(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
         let Some(tag) = bhs.initiator_task_tag() else { return };
         match self.open.remove(&tag) {
-            Some(task) => self.end(&task, bhs, tag, at, sight),
+            Some(mut task) => {
+                task.learn(self.doubts);
+                self.end(&task, bhs, tag, at, sight);
+            }
             None => self.unclaimed(tag, true, at, sight),
         }
     }
@@ -363,6 +402,11 @@ impl Tasks {
 }
 
 impl Task {
+    /// What may have ended any task, so far.
+    fn learn(&mut self, doubts: u64) {
+        self.is_in_doubt |= self.doubts < doubts;
+    }
+
     fn is_bidirectional(&self) -> bool {
         self.is_read && self.is_write
     }

@@ -231,8 +231,7 @@ impl Exchanges {
         if let Some(text) = &text {
             // a discovery response describes other targets, not this session
             if negotiation.initiator("SendTargets").is_none() && !text.starts_with(b"SendTargets=") {
-                let malformed = negotiation.take(text, is_request);
-                context.counters.add_many(Counter::LoginTextInvalid, Some(connection), pdu.first.frame, malformed);
+                negotiation.take(text, is_request).count(connection, pdu.first.frame, &mut context.counters);
             }
         }
         if is_request {

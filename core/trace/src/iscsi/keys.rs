@@ -10,6 +10,8 @@ use iscsitrace_wire::key::ResultFunction::{And, Choose, Declare, Maximum, Minimu
 use iscsitrace_wire::key::{KEYS, Key, RESERVED_VALUES, ResultFunction, Scope, Value};
 use iscsitrace_wire::text;
 
+use crate::counters::{Counter, Counters};
+
 /// Which defaults apply for keys that neither side named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Defaults {
@@ -26,8 +28,10 @@ const HIDDEN: &str = "(hidden)";
 
 /// Most keys of one login that are kept: no login has so many.
 const KEYS_MAX: usize = 256;
-/// Most bytes of a value that are kept.
+/// Most characters of a value that are kept.
 const VALUE_KEPT_MAX: usize = 1024;
+/// Most bytes of all keys and values of one login that are kept: each Text PDU reads them all.
+const TEXT_KEPT_MAX: usize = 16 << 10;
 
 /// A negotiated value and its source, a code as in `CATEGORIES["parameter_source"]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +55,23 @@ pub struct Offer<'a> {
     pub target: Option<&'a str>,
 }
 
+/// What is wrong with the text of a request or response.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Oddities {
+    /// Pairs that are none.
+    pub malformed: u64,
+    /// Pairs beyond what is kept of a login.
+    pub not_kept: u64,
+}
+
+impl Oddities {
+    /// Counts them.
+    pub fn count(self, connection: u32, frame: u64, counters: &mut Counters) {
+        counters.add_many(Counter::LoginTextInvalid, Some(connection), frame, self.malformed);
+        counters.add_many(Counter::LoginKeysNotKept, Some(connection), frame, self.not_kept);
+    }
+}
+
 /// All keys in the Login and Text PDUs of a connection, in order.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Negotiation {
@@ -61,27 +82,34 @@ pub struct Negotiation {
 }
 
 impl Negotiation {
-    /// Takes the text of a complete request or response; returns how many pairs were malformed.
-    pub fn take(&mut self, data: &[u8], is_from_initiator: bool) -> u64 {
-        let mut malformed = 0;
+    /// Takes the text of a complete request or response.
+    pub fn take(&mut self, data: &[u8], is_from_initiator: bool) -> Oddities {
+        let mut oddities = Oddities::default();
         let mut offers: Vec<(&str, [Option<Cow<'_, str>>; 2])> = self
             .offers()
             .map(|offer| (offer.key, [offer.initiator, offer.target].map(|value| value.map(Cow::Borrowed))))
             .collect();
+        let mut bytes = self.text.len();
         for pair in text::pairs(data) {
             let Ok((name, value)) = pair else {
-                malformed += 1;
+                oddities.malformed += 1;
                 continue;
             };
             let value = if is_secret(name) { HIDDEN.into() } else { kept(value) };
-            let place = match offers.iter().position(|(key, _)| *key == name) {
-                Some(place) => place,
-                None if offers.len() < KEYS_MAX => {
-                    offers.push((name, [None, None]));
-                    offers.len() - 1
-                }
-                None => continue,
-            };
+            let place = offers.iter().position(|(key, _)| *key == name);
+            let earlier = place.and_then(|place| offers[place].1[usize::from(!is_from_initiator)].as_ref());
+            let new_name_bytes = if place.is_none() { name.len() } else { 0 };
+            let with_it = bytes + new_name_bytes + value.len() - earlier.map_or(0, |earlier| earlier.len());
+            let has_room = with_it <= TEXT_KEPT_MAX && (place.is_some() || offers.len() < KEYS_MAX);
+            if !has_room {
+                oddities.not_kept += 1;
+                continue;
+            }
+            bytes = with_it;
+            let place = place.unwrap_or_else(|| {
+                offers.push((name, [None, None]));
+                offers.len() - 1
+            });
             if let Some((_, values)) = offers.get_mut(place) {
                 values[usize::from(!is_from_initiator)] = Some(value);
             }
@@ -95,7 +123,7 @@ impl Negotiation {
             }
         }
         self.text = text.into();
-        malformed
+        oddities
     }
 
     fn offers(&self) -> impl Iterator<Item = Offer<'_>> {
@@ -234,8 +262,9 @@ mod tests {
 
     fn negotiation(initiator: &str, target: &str) -> Negotiation {
         let mut negotiation = Negotiation::default();
-        assert_eq!(negotiation.take(initiator.replace('|', "\0").as_bytes(), true), 0);
-        assert_eq!(negotiation.take(target.replace('|', "\0").as_bytes(), false), 0);
+        for (text, is_from_initiator) in [(initiator, true), (target, false)] {
+            assert_eq!(negotiation.take(text.replace('|', "\0").as_bytes(), is_from_initiator), Oddities::default());
+        }
         negotiation
     }
 
@@ -333,9 +362,24 @@ mod tests {
     #[test]
     fn malformed_pairs_and_floods_are_bounded() {
         let mut keys = Negotiation::default();
-        assert_eq!(keys.take(b"no equals sign\0a=b\0", true), 1);
+        let found = keys.take(b"no equals sign\0a=b\0", true);
+        assert_eq!((found.malformed, found.not_kept), (1, 0));
         let flood: String = (0..10_000).map(|number| format!("X-key{number}=v\0")).collect();
-        keys.take(flood.as_bytes(), true);
+        let found = keys.take(flood.as_bytes(), true);
+        assert_eq!((found.malformed, found.not_kept), (0, 10_001 - KEYS_MAX as u64));
         assert_eq!(keys.effective(Defaults::None).count(), KEYS_MAX);
+    }
+
+    #[test]
+    fn what_each_text_reads_again_is_bounded() {
+        let mut keys = Negotiation::default();
+        let long = "v".repeat(VALUE_KEPT_MAX);
+        for number in 0..KEYS_MAX {
+            keys.take(format!("X-key{number}={long}\0").as_bytes(), number % 2 == 0);
+        }
+        assert!((TEXT_KEPT_MAX - VALUE_KEPT_MAX..=TEXT_KEPT_MAX + 3 * KEYS_MAX).contains(&keys.text.len()));
+        // the value of a key that is kept still changes
+        assert_eq!(keys.take(b"X-key0=short\0", true), Oddities::default());
+        assert_eq!(keys.initiator("X-key0"), Some("short"));
     }
 }

@@ -200,8 +200,7 @@ impl Login {
     }
 
     fn take_text(&mut self, text: &[u8], is_from_initiator: bool, frame: u64, connection: u32, context: &mut Context) {
-        let malformed = self.negotiation.take(text, is_from_initiator);
-        context.counters.add_many(Counter::LoginTextInvalid, Some(connection), frame, malformed);
+        self.negotiation.take(text, is_from_initiator).count(connection, frame, &mut context.counters);
     }
 
     /// Adds the rows of `parameters` once, at the end of the connection, and drops the keys.

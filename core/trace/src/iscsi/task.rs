@@ -11,6 +11,7 @@ use iscsitrace_wire::parameter_data::ParameterData;
 use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
+use super::connection::by_unit::Unit;
 use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some};
 use super::data_numbers::{Counted, DataNumbers, at_once};
 use super::pdu::Pdu;
@@ -139,6 +140,11 @@ impl Task {
             buffer,
             ..Task::default()
         }
+    }
+
+    /// Its command and logical unit.
+    pub fn unit(&self) -> Unit {
+        (self.cycle, self.lun)
     }
 
     /// Whether it reads and writes.

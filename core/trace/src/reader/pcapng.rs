@@ -36,6 +36,10 @@ const SKIPPED: [std::ops::RangeInclusive<u32>; 4] = [4..=4, 10..=10, 0x101..=0x1
 const JOURNAL_BYTES_AT_MOST: u32 = 1 << 16;
 /// Far more than tools write; limits the memory that a hostile file can use.
 const INTERFACES_AT_MOST: usize = 65_536;
+/// Names, descriptions and filters of all interfaces of a file together; those of a host take a few KiB.
+const INTERFACE_TEXT_BYTES_AT_MOST: usize = 1 << 20;
+/// Samples of TCP_INFO of a file: a connection sampled every 0.1 s for half a day.
+const SAMPLES_AT_MOST: usize = 500_000;
 
 const OPTION_END: u16 = 0;
 const OPTION_COMMENT: u16 = 1;
@@ -56,6 +60,8 @@ pub(super) struct Pcapng {
     first_interface: u32,
     /// For Simple Packet Blocks, which have no time.
     last_time_ns: i64,
+    /// Bytes of the texts of all interfaces so far.
+    interface_text_bytes: usize,
     /// Samples of TCP_INFO so far, if they are wanted.
     pub(super) samples: Option<Vec<TcpSample>>,
 }
@@ -119,6 +125,7 @@ impl Pcapng {
             interfaces: Vec::new(),
             first_interface: 0,
             last_time_ns: 0,
+            interface_text_bytes: 0,
             samples: None,
         }
     }
@@ -179,11 +186,18 @@ impl Pcapng {
                 PACKET => self.packet(block, self.byte_order.u16_at(block, 8).into(), info, counters, *frame),
                 SIMPLE_PACKET => self.simple_packet(block, counters, *frame),
                 SECTION => self.section(block, info, counters, *frame),
-                INTERFACE_DESCRIPTION => self.interface_description(block, info),
+                INTERFACE_DESCRIPTION => self.interface_description(block, info, counters, *frame),
                 JOURNAL => {
                     *frame += 1;
-                    if let Some(samples) = &mut self.samples {
-                        samples.extend(tcp_info::of_journal(block.get(8..).unwrap_or_default()));
+                    let samples = self.samples.as_mut();
+                    if let Some((samples, sample)) =
+                        samples.zip(tcp_info::of_journal(block.get(8..).unwrap_or_default()))
+                    {
+                        if samples.len() < SAMPLES_AT_MOST {
+                            samples.push(sample);
+                        } else {
+                            counters.add(Counter::TcpSamplesNotKept, None, *frame);
+                        }
                     }
                     Ok(None)
                 }
@@ -317,10 +331,27 @@ impl Pcapng {
     }
 
     #[cold]
-    fn interface_description(&mut self, block: &[u8], info: &mut CaptureInfo) -> Result<Option<(Record, usize)>, End> {
+    fn interface_description(
+        &mut self,
+        block: &[u8],
+        info: &mut CaptureInfo,
+        counters: &mut Counters,
+        frame: u64,
+    ) -> Result<Option<(Record, usize)>, End> {
         if info.interfaces.len() >= INTERFACES_AT_MOST {
             return Err(End::Invalid);
         }
+        let mut text_bytes = self.interface_text_bytes;
+        let mut kept = |value: &[u8]| {
+            let text = text(value);
+            text_bytes += text.len();
+            if text_bytes > INTERFACE_TEXT_BYTES_AT_MOST {
+                text_bytes -= text.len();
+                counters.add(Counter::InterfaceTextNotKept, None, frame);
+                return None;
+            }
+            Some(text)
+        };
         let mut interface = InterfaceInfo {
             link_type: self.byte_order.u16_at(block, 8),
             snaplen: self.byte_order.u32_at(block, 12),
@@ -328,8 +359,8 @@ impl Pcapng {
         };
         self.options(block.get(16..).unwrap_or_default(), |code, value| match (code, value) {
             (OPTION_COMMENT, value) => info.add_comment(value),
-            (2, value) => interface.name = Some(text(value)),
-            (3, value) => interface.description = Some(text(value)),
+            (2, value) => interface.name = kept(value),
+            (3, value) => interface.description = kept(value),
             (9, &[resolution, ..]) => {
                 let exponent = resolution & 0x7f;
                 let is_binary = resolution & 0x80 != 0;
@@ -337,10 +368,11 @@ impl Pcapng {
                     if is_binary { TimeResolution::Binary(exponent) } else { TimeResolution::Decimal(exponent) };
             }
             // Filters of kind 0 are libpcap expressions; others are programs.
-            (11, [0, expression @ ..]) => interface.filter = Some(text(expression)),
+            (11, [0, expression @ ..]) => interface.filter = kept(expression),
             (14, value) if value.len() >= 8 => interface.time_offset_s = self.byte_order.u64_at(value, 0) as i64,
             _ => {}
         });
+        self.interface_text_bytes = text_bytes;
         self.interfaces.push(Interface {
             link_type: LinkType(interface.link_type),
             snaplen: interface.snaplen,

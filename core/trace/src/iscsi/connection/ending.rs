@@ -161,9 +161,10 @@ impl IscsiConnection {
             }
             (function, FUNCTION_COMPLETE) => {
                 let Some(reset) = Reset::of(function, managed.lun, managed.cmd_sn) else { return };
-                let covered = self.tasks.iter().filter(|(_, task)| reset.covers(task)).map(|(&tag, _)| tag);
-                let mut covered: Vec<u32> = covered.collect();
-                covered.sort_unstable();
+                let open = || self.tasks.iter().map(|(&tag, task)| (tag, task.unit()));
+                let covers = |tag, cycle| self.tasks.get(&tag).filter(|task| task.cycle == cycle);
+                let covers = |tag, cycle| covers(tag, cycle).map(|task| reset.covers(task));
+                let covered = self.by_unit.covered(reset.lun(), open, covers);
                 covered.into_iter().for_each(|tag| self.abort(tag, ended_by::RESET, pdu, context));
                 self.note_ending(time_ns, Ending::Reset { reset, from: self.number }, context);
             }
@@ -193,6 +194,7 @@ impl IscsiConnection {
         };
         let place = self.aborted.iter().position(|&(aborted, _)| aborted == tag);
         if let Some((tag, task)) = place.and_then(|place| self.aborted.remove(place)) {
+            self.by_unit.note(tag, task.unit(), self.tasks.len());
             self.tasks.insert(tag, task);
         }
     }
@@ -254,7 +256,9 @@ impl IscsiConnection {
             return;
         }
         cycles.end(row, NULL_NS, NULL_U8);
-        self.tasks.insert(tag, Box::new(Task::moved(row, cycles)));
+        let task = Box::new(Task::moved(row, cycles));
+        self.by_unit.note(tag, task.unit(), self.tasks.len());
+        self.tasks.insert(tag, task);
         self.tasks_opened += 1;
         self.note_ending(NULL_NS, Ending::Moved { tag, to: self.number }, context);
     }

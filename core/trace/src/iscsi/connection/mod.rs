@@ -4,6 +4,7 @@
 //! stay on their connection (RFC 7143 section 4.2.5.1: connection allegiance).
 
 mod acknowledged;
+pub mod by_unit;
 mod cut_header;
 mod data_packets;
 mod descriptions;
@@ -51,6 +52,7 @@ use crate::counters::Counter;
 use crate::stream::closing::Closing;
 use crate::tables::{CycleId, NULL_NS, WriteStart};
 use acknowledged::Acknowledged;
+use by_unit::ByUnit;
 use data_packets::LastDataPacket;
 use descriptions::Descriptions;
 use expected::Expected;
@@ -103,6 +105,8 @@ pub struct IscsiConnection {
     totals: PduTotals,
     /// Boxed: the table has room for as many as were ever open at once.
     tasks: FxHashMap<u32, Box<Task>>,
+    /// The same by logical unit, once a reset asked.
+    by_unit: ByUnit,
     /// The latest tasks that were aborted, by tag.
     aborted: VecDeque<(u32, Box<Task>)>,
     /// Number of tasks so far.

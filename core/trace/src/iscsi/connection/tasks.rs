@@ -62,6 +62,7 @@ impl IscsiConnection {
         } else {
             let task = Task::open(bhs, cycle, decoded.as_ref(), is_data_in_any_order);
             self.tasks_opened += 1;
+            self.by_unit.note(tag, task.unit(), self.tasks.len());
             if let Some(earlier) = self.tasks.insert(tag, Box::new(task)) {
                 context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
                 self.end_unseen(*earlier, first, context);

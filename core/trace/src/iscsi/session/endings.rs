@@ -29,6 +29,11 @@ impl Reset {
         }
     }
 
+    /// The logical unit whose tasks it ends; none for all.
+    pub fn lun(&self) -> Option<u64> {
+        self.lun
+    }
+
     /// Whether it ends a task: one of its logical unit that was sent before (RFC 7143 section 4.2.3.3). An immediate command
     /// has no number, and counts as sent before.
     pub fn covers(&self, task: &Task) -> bool {

@@ -25,8 +25,8 @@ struct Known {
     /// Peripheral device type, for the decoding of CDBs.
     device_type: Option<u8>,
     designator: Option<DesignatorKind>,
-    /// The last state of each target port group.
-    groups: Vec<PortGroup>,
+    /// The last state of each target port group, by its number.
+    groups: FxHashMap<u16, PortGroup>,
 }
 
 /// The logical units of a session.
@@ -71,7 +71,7 @@ impl Units {
         if self.rows.len() >= UNITS_MAX {
             return Err(BeyondLimit);
         }
-        let known = Known { row: self.rows.len(), device_type: None, designator: None, groups: Vec::new() };
+        let known = Known { row: self.rows.len(), device_type: None, designator: None, groups: FxHashMap::default() };
         self.known.insert(lun, known);
         if self.rows.is_empty() {
             // most sessions have one
@@ -132,19 +132,14 @@ impl Units {
             ParameterData::Capacity16 => note_capacity(row, parameter_data::capacity_16(data)),
             ParameterData::TargetPortGroups => {
                 for group in parameter_data::port_groups(data) {
-                    let earlier =
-                        known.groups.iter_mut().find(|other| other.target_port_group == group.target_port_group);
-                    if earlier.as_deref() == Some(&group) {
+                    if known.groups.get(&group.target_port_group) == Some(&group) {
                         continue;
                     }
                     if self.states.len() >= STATES_MAX {
                         return Err(BeyondLimit);
                     }
                     self.states.push(state_row(lun, group, place));
-                    match earlier {
-                        Some(earlier) => *earlier = group,
-                        None => known.groups.push(group),
-                    }
+                    known.groups.insert(group.target_port_group, group);
                 }
             }
         }

@@ -410,3 +410,23 @@ fn samples_of_tcp_info_are_frames_and_kept_only_if_they_are_wanted() {
         assert!(samples.iter().all(|each| each.info.cwnd_segments == Some(7)));
     }
 }
+
+#[test]
+fn texts_of_interfaces_and_samples_are_limited_and_counted() {
+    let little = Numbers::BOTH[0];
+    let name = little.option(2, &[b'n'; 4096]);
+    let (_, info, counters) = read(&[little.section(&[]), little.interface(1, 0, &name).repeat(300)].concat());
+    assert_eq!(info.interfaces.len(), 300);
+    assert_eq!(info.interfaces.iter().filter(|interface| interface.name.is_some()).count(), 256);
+    assert_eq!(counters.total(Counter::InterfaceTextNotKept), 300 - 256);
+
+    let sample =
+        b"__REALTIME_TIMESTAMP=5\nSYSLOG_IDENTIFIER=iscsitrace-tcp-info\nMESSAGE=ESTAB 0 0 [::1]:5 [::1]:6 cwnd:7\n";
+    let bytes = [little.section(&[]), little.block(9, sample).repeat(500_003)].concat();
+    let mut counters = Counters::default();
+    let input = Input::Reader { name: "test".into(), reader: Box::new(std::io::Cursor::new(bytes)) };
+    let mut sequence = Sequence::open(vec![input], &mut counters).unwrap();
+    sequence.keep_samples();
+    while sequence.next_packet(&mut counters).unwrap().is_some() {}
+    assert_eq!((sequence.take_samples().len(), counters.total(Counter::TcpSamplesNotKept)), (500_000, 3));
+}
