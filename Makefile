@@ -42,7 +42,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick quick-rust test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-unseen bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
+.PHONY: help setup build plugin demo quick quick-rust test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-growth bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-unseen bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +134,9 @@ bench: build/build.stamp ## compare speed and memory with tshark, tcptrace and c
 
 bench-many: build/build.stamp ## measure time and memory with up to 10,000 sessions and 60,000 connections (needs 1 GB in build/bench)
 	$(BIN)/python -m bench.many --figure build/bench/many.png
+
+bench-growth: build/build.stamp ## fit how CPU time grows with every count that an input can have, through every reading command
+	$(BIN)/python -m bench.growth
 
 bench-fleet: build/build.stamp ## time a fleet run of 10 GB with one worker and two (needs 25 GB in build/bench)
 	$(BIN)/python -m bench.fleet --gzip

@@ -1,0 +1,1 @@
+"""How the work of every reading command grows with every count that an input can have."""
