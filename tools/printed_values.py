@@ -11,6 +11,7 @@ from typing import Final
 from iscsitrace.studies import tables, verdicts
 from iscsitrace.studies.definition import Definition, Published
 from iscsitrace.studies.quantities import QUANTITIES
+from iscsitrace.studies.results import Beside
 from tools.studies import World, judged, printed
 
 HEAD: Final = (
@@ -54,12 +55,12 @@ def _values(definition: Definition, world: World) -> Iterator[tuple[str, ...]]:
         if not world.has(one.arm, place):
             continue
         room = verdicts.tolerance(value, one.unit)
-        is_judged = published.quantity not in verdicts.OF_MODELS
+        is_judged = one.verdict != verdicts.NOT_COMPARED
         limits = [_number(published.scale * each) for each in (value - room, value + room)] if is_judged else ["", ""]
         at = ", ".join((one.arm, *(f"{name} {each}" for name, each in {**one.where, one.x: one.at}.items())))
         yield (
             *(definition.part_of or definition.name, definition.name, one.source, published.quotation),
-            *(QUANTITIES[published.quantity].label, at, str(value), published.printed_unit or one.unit),
+            *(QUANTITIES[published.quantity].label, at, str(value), _printed_unit(published, one)),
             *(published.read_as or one.unit, _number(one.published), one.unit, "yes" if one.is_computed else "no"),
             *(*limits, world.name, _number(one.ours), *_ends(one.interval), str(one.run_count), one.verdict),
         )
@@ -67,6 +68,11 @@ def _values(definition: Definition, world: World) -> Iterator[tuple[str, ...]]:
 
 def _arms(published: Published, definition: Definition) -> Sequence[str]:
     return published.arms or [arm.name for arm in definition.arms]
+
+
+def _printed_unit(published: Published, one: Beside) -> str:
+    """Empty where the study does not print the value."""
+    return "" if published.is_computed else published.printed_unit or one.unit
 
 
 def _in_claims(definition: Definition, world: World) -> Iterator[tuple[str, ...]]:
@@ -78,7 +84,7 @@ def _in_claims(definition: Definition, world: World) -> Iterator[tuple[str, ...]
             if not check.printed or not is_there:
                 continue
             value, _, unit = check.printed.rpartition(" ")
-            is_number = value.replace(".", "", 1).isdigit()
+            is_number = value.removeprefix("about ").replace(".", "", 1).isdigit()
             at = check.text(partial(verdicts.place_text, claim))
             verdict = verdicts.of_checks([one])
             yield (

@@ -63,7 +63,7 @@ def judged(definition: Definition, world: World) -> list[JudgedClaim]:
 
 def printed(definition: Definition, world: World) -> list[Beside]:
     """The printed values of a study, by the recorded run of a world."""
-    return verdicts.beside(definition, world.rows, is_whole=True)
+    return verdicts.beside(definition, world.rows, world.name, is_whole=True)
 
 
 def outcomes(definition: Definition, world: World) -> dict[str, str]:

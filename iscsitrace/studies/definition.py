@@ -159,9 +159,12 @@ class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fie
     """A setting."""
     values: tuple[tuple[Any, int | float], ...]
     """Value of ``x`` as it is written, and the published value as it is printed; its digits count."""
+    worlds: tuple[str, ...] = WORLDS
+    """The worlds in which ours is compared with it: none where ours is set or computed from it."""
 
     def __post_init__(self) -> None:
         require_among("quantity", self.quantity, QUANTITIES)
+        require_among("worlds", self.worlds, ALL_WORLDS)
         if self.read_as:
             require_among("read-as", self.read_as, READINGS)
             if QUANTITIES[self.quantity].unit != READINGS[self.read_as][0]:
@@ -262,9 +265,13 @@ class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     real_note: str = ""
     """Replaces the note in the real world."""
     checks: tuple[Check, ...] = ()
-    """The claim is reproduced when all hold; none where it cannot be tested."""
+    """The claim is reproduced when all hold and no part is untested; none where it cannot be tested."""
     worlds: tuple[str, ...] = WORLDS
     """The worlds in which it can be tested."""
+    untested: str = ""
+    """The part that no check tests; then the claim is partly reproduced at best."""
+    assumed: str = ""
+    """What the verdict depends on that the study does not print."""
     evidence: tuple[Spot, ...] = ()
     """Places whose captures show why the result differs; those of the checks when empty."""
 

@@ -97,7 +97,7 @@ def _results(
         point_count=len(points),
         points=tuple(found),
         fits=tuple(_fits(points, found)),
-        beside=tuple(verdicts.beside(definition, rows)),
+        beside=tuple(verdicts.beside(definition, rows, points[0].world)),
         figures=tuple(figures.draw(definition, points, found, directory)),
         claims=tuple(verdicts.judge(definition.claims, rows, points[0].world)),
         tables=definition.tables,

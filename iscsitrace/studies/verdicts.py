@@ -38,8 +38,8 @@ SHARED_SETTINGS: Final = (
 )
 
 
-def of_checks(checks: Sequence[JudgedCheck]) -> str:
-    """The verdict on a claim; without checks it is not testable."""
+def of_checks(checks: Sequence[JudgedCheck], untested: str = "") -> str:
+    """The verdict on a claim: without checks not testable, with an untested part partly at best."""
     if not checks:
         return NOT_TESTABLE
     if any(check.value is None for check in checks):
@@ -47,7 +47,9 @@ def of_checks(checks: Sequence[JudgedCheck]) -> str:
     decided = [check.is_met for check in checks if not check.is_undecided]
     if not all(decided):
         return PARTLY if any(decided) or len(decided) < len(checks) else NOT_REPRODUCED
-    return REPRODUCED if len(decided) == len(checks) else UNDECIDED
+    if len(decided) < len(checks):
+        return UNDECIDED
+    return PARTLY if untested else REPRODUCED
 
 
 def of_printed(quantity: str, unit: str, printed: float, ours: Estimate | None, scale: float = 1.0) -> str:
@@ -75,11 +77,12 @@ def judge(claims: Sequence[Claim], rows: Sequence[Row], world: str = WORLDS[0]) 
     """Each claim with its checks and a verdict; a claim without checks in this world is not testable here."""
     for claim in claims:
         checks = tuple(_checked(claim, check, rows) for check in claim.checks) if world in claim.worlds else ()
-        verdict = of_checks(checks)
+        verdict = of_checks(checks, claim.untested)
         is_explained = verdict not in {REPRODUCED, NOT_RUN}
         note = (claim.real_note or claim.note) if world == WORLDS[1] else claim.note
         evidence = tuple(_evidence(claim, rows)) if is_explained and checks else ()
-        why = note if is_explained else ""
+        untested = f"Not tested: {claim.untested}." if claim.untested and checks else ""
+        why = " ".join(filter(None, (note, untested))) if is_explained else ""
         yield JudgedClaim(claim.name, claim.text, verdict, why, checks, evidence, is_own=claim.is_own)
 
 
@@ -140,21 +143,22 @@ def place_text(claim: Claim, spot: Spot) -> str:
     return repeats.place_name(spot.arm, {name: each.text for name, each in claim.place(spot).items()})
 
 
-def beside(definition: Definition, made: Sequence[Row], *, is_whole: bool = False) -> list[Beside]:
+def beside(definition: Definition, made: Sequence[Row], world: str, *, is_whole: bool = False) -> list[Beside]:
     """Every published value of the arms that ran (``is_whole``: of all arms), with the measured one; None where no row
     has it.
     """
     run = {row.arm for row in made}
-    found = (each for published in definition.published for each in _beside(published, made, definition))
+    found = (each for published in definition.published for each in _beside(published, made, definition, world))
     return [each for each in found if is_whole or each.arm in run]
 
 
-def _beside(published: Published, made: Sequence[Row], definition: Definition) -> Iterator[Beside]:
+def _beside(published: Published, made: Sequence[Row], definition: Definition, world: str) -> Iterator[Beside]:
     unit = QUANTITIES[published.quantity].unit
     for row, arm, written, value in repeats.places(published, made, definition):
         ours = row.estimates.get(published.quantity) if row else None
-        verdict = of_printed(published.quantity, unit, value, ours, published.scale)
-        note = published.note or (OTHER_MODEL if verdict == NOT_COMPARED else "")
+        is_compared = ours is None or world in published.worlds
+        verdict = of_printed(published.quantity, unit, value, ours, published.scale) if is_compared else NOT_COMPARED
+        note = published.note or (OTHER_MODEL if published.quantity in OF_MODELS and ours else "")
         yield Beside(
             quantity=published.quantity,
             unit=unit,

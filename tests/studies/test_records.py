@@ -86,14 +86,23 @@ def test_a_record_has_the_same_verdicts_as_its_run(tmp_path: Path) -> None:
     kept = records.rows_of(found, run)
     # no printed value and no claim refers to 10 ms
     assert [row.grid["link.one-way-delay"] for row in kept] == ["0ms", "5ms"]
-    assert verdicts.beside(found, kept) == verdicts.beside(found, rows)
-    assert [each.verdict for each in verdicts.beside(found, kept)] == ["undecided", "not reproduced"]
+    assert verdicts.beside(found, kept, "simulated") == verdicts.beside(found, rows, "simulated")
+    assert [each.verdict for each in verdicts.beside(found, kept, "simulated")] == ["undecided", "not reproduced"]
     assert list(verdicts.judge(found.claims, kept)) == list(verdicts.judge(found.claims, rows))
     assert kept[0].estimates.keys() == {"throughput"}
     assert run.command == "iscsitrace lab run small -o DIR"
     # repeats are 1000 seeds apart
     assert (run.point_count, run.seeds) == (9, (1, 1001, 2001))
     assert run.versions.keys() == {"iscsitrace", "Python", "NumPy"}
+
+
+def test_a_value_is_compared_in_the_worlds_that_it_names(tmp_path: Path) -> None:
+    """None where ours is set or computed from it; the number stays."""
+    for worlds, verdict in (("[]", "not compared"), ('["real"]', "not compared"), ('["simulated"]', "undecided")):
+        found = written(tmp_path, STUDY.replace("[[published]]", f"[[published]]\nworlds = {worlds}", 1))
+        rows = repeats.rows(ran(found).points)
+        (first, *_) = verdicts.beside(found, rows, "simulated")
+        assert (first.verdict, first.ours is not None) == (verdict, True)
 
 
 def test_a_record_keeps_the_places_of_the_figures_on_the_page(tmp_path: Path) -> None:
@@ -122,7 +131,7 @@ def test_arms_with_equal_settings_keep_their_own_numbers(tmp_path: Path) -> None
     records.keep(found, made, tmp_path)
     (run,) = records.load("small", tmp_path).runs
     kept = records.rows_of(found, run)
-    assert verdicts.beside(found, kept) == verdicts.beside(found, repeats.rows(made.points))
+    assert verdicts.beside(found, kept, "simulated") == verdicts.beside(found, repeats.rows(made.points), "simulated")
     assert [row.arm for row in kept] == ["one", "one", "two", "two"]
 
 
@@ -148,7 +157,7 @@ def test_a_place_whose_settings_changed_is_not_run(tmp_path: Path) -> None:
         text = STUDY.replace(*change).replace('["5ms", 30]', '["10ms", 30]').replace('5ms" }', '10ms" }')
         kept = records.rows_of(written(tmp_path, text), run)
         assert [row.grid["link.one-way-delay"] for row in kept] == left
-    assert {each.verdict for each in verdicts.beside(written(tmp_path, text), kept, is_whole=True)} == {
+    assert {each.verdict for each in verdicts.beside(written(tmp_path, text), kept, "simulated", is_whole=True)} == {
         verdicts.NOT_RUN
     }
 

@@ -32,6 +32,17 @@ def test_the_verdict_on_a_claim(lies: tuple[bool | None, ...], verdict: str) -> 
         assert verdicts.of_checks([check(each, is_met=is_met) for each in lies]) == verdict
 
 
+def test_a_claim_with_an_untested_part_is_partly_reproduced_at_best() -> None:
+    for lies, verdict in (
+        ((True, True), "partly"),
+        ((True, None), "undecided"),
+        ((False, True), "partly"),
+        ((False, False), "not reproduced"),
+        ((), "not testable here"),
+    ):
+        assert verdicts.of_checks([check(each) for each in lies], "the other half") == verdict
+
+
 def test_a_claim_with_a_missing_number_is_not_run() -> None:
     assert verdicts.of_checks([check(True), check(False, None)]) == "not run"
 
