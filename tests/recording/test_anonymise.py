@@ -18,8 +18,10 @@ from iscsitrace.diagnosis.examination import examine
 from iscsitrace.errors import InputInvalid
 from iscsitrace.recording.anonymise import KEY_BYTES, anonymise, key_of
 from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
-from tests.support.capture_file import read_records
+from tests.support.capture_file import block, read_records, write_pcapng
+from tests.support.conversation import Conversation
 from tests.support.recordings import recorded_captures
+from tests.support.transport import Path as Link
 
 ROOT = Path(__file__).parents[2]
 SAMPLES = sorted((ROOT / "samples").glob("*/*.pcap*"))
@@ -222,3 +224,24 @@ def test_a_key_file_is_made_once_and_is_private(tmp_path: Path) -> None:
     file.write_text("ab\n")
     with pytest.raises(InputInvalid, match="no key"):
         key_of(file)
+
+
+@pytest.mark.parametrize(("word", "kept"), [("cubic", "cubic"), ("acme-secret-project", None)])
+def test_only_common_names_of_congestion_control_stay(word: str, kept: str | None, tmp_path: Path) -> None:
+    """A sample has it as a word, which any module of a kernel can choose."""
+    conversation = Conversation(Link(initiator_address="192.0.2.1", target_address="192.0.2.2"))
+    conversation.session().login().read(count=4).logout()
+    capture = conversation.run()
+    plain = write_pcapng(tmp_path / "plain.pcapng", capture.packets, capture.path.link_type)
+    row = next(iter(iscsitrace.read(plain).connections.rows()))
+    ends = f"192.0.2.2:{row['target_port']} 192.0.2.1:{row['initiator_port']}"
+    entry = (
+        f"__REALTIME_TIMESTAMP={row['time_first_ns'] // 1000 + 10}\nSYSLOG_IDENTIFIER=iscsitrace-tcp-info\n"
+        f"MESSAGE=ESTAB 0 0 {ends} {word} rtt:1/1 mss:1448 cwnd:10\n"
+    )
+    source = tmp_path / "source.pcapng"
+    source.write_bytes(plain.read_bytes() + block(9, entry.encode()))
+    assert iscsitrace.read(source, tables=["tcp_info"]).tcp_info["congestion_control"].tolist() == [word]
+    written = _anonymised([source], tmp_path)
+    assert iscsitrace.read(written, tables=["tcp_info"]).tcp_info["congestion_control"].tolist() == [kept]
+    assert b"acme" not in written.read_bytes()

@@ -210,7 +210,10 @@ impl<W: Write> Writer<'_, W> {
                 end.set_ip(self.addresses.ip(end.ip().to_canonical()));
                 end
             });
-            let moved = TcpSample { local: ends[0], remote: ends[1], ..sample.clone() };
+            let mut moved = TcpSample { local: ends[0], remote: ends[1], ..sample.clone() };
+            if !moved.has_known_congestion_control() {
+                moved.congestion_control.clear();
+            }
             let mut line = String::new();
             moved.line(&mut line);
             self.out.journal(sample.time_ns, JOURNAL_SOURCE, &line)?;

@@ -222,6 +222,29 @@ fn rate(value: &str) -> Option<u64> {
 }
 
 /// `10.0.0.1:3260`, `[fe80::1]:3260`, either with a scope; an IPv4 address within IPv6 is that IPv4 address.
+/// Names of congestion control in Linux.
+const CONGESTION_CONTROLS: [&str; 19] = [
+    "bbr",
+    "bbr2",
+    "bbr3",
+    "bic",
+    "cdg",
+    "cubic",
+    "dctcp",
+    "highspeed",
+    "htcp",
+    "hybla",
+    "illinois",
+    "lp",
+    "nv",
+    "prague",
+    "reno",
+    "vegas",
+    "veno",
+    "westwood",
+    "yeah",
+];
+
 fn endpoint(word: &str) -> Option<SocketAddr> {
     let (address, port) = word.rsplit_once(':')?;
     let address = address.split('%').next()?.trim_start_matches('[').trim_end_matches(']');
@@ -230,6 +253,12 @@ fn endpoint(word: &str) -> Option<SocketAddr> {
 }
 
 impl TcpSample {
+    /// Whether its congestion control is one that many hosts have: any word can stand there.
+    #[must_use]
+    pub fn has_known_congestion_control(&self) -> bool {
+        CONGESTION_CONTROLS.contains(&self.congestion_control.as_str())
+    }
+
     /// The line of `ss -tinOH`, without the words that are not kept.
     pub fn line(&self, text: &mut String) {
         let state = STATES.get(usize::from(self.state)).unwrap_or(&"UNKNOWN");
@@ -325,6 +354,9 @@ mod tests {
     fn a_line_of_ss_is_read_with_its_units() {
         let sample = TcpSample::parse(7, LINE).expect("a sample");
         assert_eq!((sample.time_ns, sample.state, sample.congestion_control.as_str()), (7, 1, "cubic"));
+        assert!(sample.has_known_congestion_control());
+        let private = TcpSample { congestion_control: "acme-project".to_owned(), ..sample.clone() };
+        assert!(!private.has_known_congestion_control());
         assert_eq!(sample.local, "10.7.0.2:3260".parse().expect("an address"));
         assert_eq!(sample.remote, "10.7.0.1:43476".parse().expect("an address"));
         let expected = TcpInfo {
