@@ -102,6 +102,14 @@ _OWN = (
     click.option("--initiator-name", metavar="IQN", help="InitiatorName."),
     click.option("--bind", "bind_address", metavar="ADDRESS", help="Local address of the connections."),
     click.option(
+        "--follow-redirects",
+        "follow_redirects",
+        type=click.Choice(["same-network", "any", "none"]),
+        default="same-network",
+        show_default=True,
+        help="Redirections of a login to follow: to the target's /24 (IPv6: /64), to any address, or none.",
+    ),
+    click.option(
         "--timeout", "timeout_ns", type=Duration(), help="Timeout of a login (15s), a command (30s) and a ping (5s)."
     ),
     click.option(
@@ -211,6 +219,7 @@ def _carry_out(
     urls: tuple[str, ...],
     initiator_name: str | None,
     bind_address: str | None,
+    follow_redirects: str,
     timeout_ns: int | None,
     tcp_info_file: Path | None,
     truth_path: Path | None,
@@ -229,6 +238,7 @@ def _carry_out(
         "isid_seed": secrets.randbits(_SEED_BITS),
         "challenge_seed": secrets.randbits(_SEED_BITS),
         "task_log": truth_path is not None,
+        "follow_redirects": follow_redirects,
     }
     if initiator_name is not None:
         client["login"]["initiator_name"] = initiator_name

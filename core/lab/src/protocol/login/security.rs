@@ -14,6 +14,7 @@
 
 use iscsitrace_wire::text;
 use serde::{Deserialize, Serialize};
+use subtle::ConstantTimeEq as _;
 
 use super::received_keys::ReceivedKeys;
 use crate::protocol::chap::{Algorithm, Challenge, Credentials, decode_binary, encode_binary};
@@ -149,8 +150,12 @@ impl TargetSecurity {
         let Progress::AlgorithmAgreed(algorithm) = self.progress else {
             return failed("CHAP_R without a challenge");
         };
-        let known = authentication.initiators.iter().find(|credentials| credentials.name == name);
-        if !known.is_some_and(|known| self.challenge.is_answered_by(&response, algorithm, &known.secret)) {
+        // the same work for a name that is known and for one that is not: else the time of the answer would tell them apart
+        let is_known = authentication.initiators.iter().fold(false, |found, known| {
+            let is_name: bool = known.name.as_bytes().ct_eq(name.as_bytes()).into();
+            found | is_name & self.challenge.is_answered_by(&response, algorithm, &known.secret)
+        });
+        if !is_known {
             return failed("CHAP_N and CHAP_R are not those of a known initiator");
         }
         if let Some(theirs) = theirs {

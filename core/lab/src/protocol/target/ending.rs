@@ -26,6 +26,9 @@ pub enum Ending {
         /// The timeout.
         seconds: i64,
     },
+    /// Too many connections were logging in, and this one sent nothing.
+    #[error("not logged in while others waited to log in")]
+    GaveWay,
     /// The stream cannot be decoded.
     #[error("{0}")]
     Unreadable(Unreadable),

@@ -150,6 +150,11 @@ impl Portal {
             Outcome::Pending => self.send(now_ns, number, outgoing),
             Outcome::Failed(failure) => {
                 self.log.counters.refused_logins += 1;
+                if failure.status == LoginStatus::AuthenticationFailure
+                    && let Some(connection) = self.connections.get(&number)
+                {
+                    self.guesses.note(now_ns, connection.peer.ip());
+                }
                 self.send(now_ns, number, outgoing);
                 self.finish_connection(now_ns, number, Ending::LoginRefused(failure.to_string()));
             }

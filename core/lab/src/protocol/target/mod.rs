@@ -16,6 +16,7 @@
 //! A world provides connections, bytes and the time ([`crate::application::Application`]); the portal returns bytes and
 //! a log. [`crate::scsi`] executes commands.
 
+mod admission;
 mod breach;
 mod command;
 mod connection;

@@ -7,6 +7,7 @@ use fastrand::Rng;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
+use super::admission::Guesses;
 use super::command::Handle;
 use super::connection::{Connection, Deadline, Phase};
 use super::delay::Service;
@@ -84,7 +85,9 @@ pub struct Portal {
     pub(super) targets: Vec<TargetNode>,
     pub(super) connections: FxHashMap<ConnectionNumber, Connection>,
     pub(super) sessions: FxHashMap<u16, Session>,
-    pub(super) half_open: usize,
+    /// Connections that have not logged in, in order.
+    pub(super) half_open: BTreeSet<ConnectionNumber>,
+    pub(super) guesses: Guesses,
     pub(super) next_connection: ConnectionNumber,
     pub(super) next_tsih: u16,
     pub(super) random: Rng,
@@ -138,7 +141,8 @@ impl Portal {
             targets,
             connections: FxHashMap::default(),
             sessions: FxHashMap::default(),
-            half_open: 0,
+            half_open: BTreeSet::new(),
+            guesses: Guesses::default(),
             next_connection: 0,
             next_tsih: 0,
             random: Rng::with_seed(settings.seed),
@@ -245,12 +249,12 @@ impl Portal {
         self.set_deadline(number, Some((close_ns, Deadline::Close)));
     }
 
-    /// Changes the phase, and counts connections that are not logged in.
+    /// Changes the phase, and notes which connections are not logged in.
     pub(super) fn leave_phase(&mut self, number: ConnectionNumber, phase: Phase) -> Option<Phase> {
         let connection = self.connections.get_mut(&number)?;
         let old = std::mem::replace(&mut connection.phase, phase);
         if matches!(old, Phase::Login(_)) {
-            self.half_open -= 1;
+            self.half_open.remove(&number);
         }
         Some(old)
     }
@@ -260,7 +264,7 @@ impl Portal {
         self.set_deadline(number, None);
         let Some(connection) = self.connections.remove(&number) else { return false };
         if matches!(connection.phase, Phase::Login(_)) {
-            self.half_open -= 1;
+            self.half_open.remove(&number);
         }
         // the first reason is the one that counts
         let ending = match connection.phase {
@@ -334,13 +338,12 @@ impl Portal {
 
 impl Application for Portal {
     fn accept(&mut self, now_ns: i64, peer: SocketAddr, local: SocketAddr) -> Option<ConnectionNumber> {
-        let limits = &self.settings.limits;
         let is_down = !self.faults.is_accepting(now_ns);
-        if is_down || self.connections.len() >= limits.connection_count || self.half_open >= limits.half_open_count {
+        if is_down || !self.makes_room(now_ns, peer.ip()) {
             self.log.counters.refused_connections += 1;
             return None;
         }
-        let login_ns = now_ns.saturating_add(limits.login_timeout_ns);
+        let login_ns = now_ns.saturating_add(self.settings.limits.login_timeout_ns);
         let number = self.next_connection;
         self.next_connection += 1;
         let challenge = Challenge {
@@ -349,7 +352,7 @@ impl Application for Portal {
         };
         let login = TargetLogin::new(challenge);
         self.connections.insert(number, Connection::new(number, peer, local, now_ns, login));
-        self.half_open += 1;
+        self.half_open.insert(number);
         self.log.counters.connections += 1;
         self.set_deadline(number, Some((login_ns, Deadline::Login)));
         Some(number)

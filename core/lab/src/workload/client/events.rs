@@ -166,14 +166,17 @@ impl Client {
         self.drop_commands(now_ns, index);
     }
 
-    /// Restarts a session at the address of a redirection (RFC 7143 section 11.13.5).
+    /// Restarts a session at the address of a redirection (RFC 7143 section 11.13.5), if it may be followed.
     fn redirect(&mut self, index: usize, address: &str) -> bool {
         let address = address.split(',').next().unwrap_or(address);
         let parsed = address.parse::<SocketAddr>().ok().or_else(|| {
             let host = address.trim_start_matches('[').trim_end_matches(']');
             host.parse().ok().map(|host| SocketAddr::new(host, 3260))
         });
-        let Some(address) = parsed.filter(|_| self.sessions[index].hop_count < MOST_HOPS) else { return false };
+        let named = self.settings.targets[self.sessions[index].target].address;
+        let is_allowed = |to: &SocketAddr| self.settings.follow_redirects.allows(named.ip(), to.ip());
+        let has_hops = self.sessions[index].hop_count < MOST_HOPS;
+        let Some(address) = parsed.filter(|to| has_hops && is_allowed(to)) else { return false };
         self.collect_pdu_log(index);
         let settings = self.session_settings(index, &self.settings.targets[self.sessions[index].target]);
         let client_session = &mut self.sessions[index];

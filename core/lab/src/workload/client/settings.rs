@@ -1,6 +1,6 @@
 //! The settings of a run of the reference initiator.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -23,6 +23,33 @@ pub enum Mode {
     Discover,
     /// NOP-Out pings.
     Ping,
+}
+
+/// Which redirections of a login are followed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FollowRedirects {
+    /// Those to an address in the network of the target: its first 24 bits of IPv4, 64 of IPv6.
+    #[default]
+    SameNetwork,
+    /// All.
+    Any,
+    /// None.
+    None,
+}
+
+impl FollowRedirects {
+    /// Whether a session with a target at `from` may go to `to`.
+    #[must_use]
+    pub fn allows(self, from: IpAddr, to: IpAddr) -> bool {
+        match (self, from.to_canonical(), to.to_canonical()) {
+            (Self::Any, ..) => true,
+            (Self::None, ..) => false,
+            (Self::SameNetwork, IpAddr::V4(from), IpAddr::V4(to)) => from.octets()[..3] == to.octets()[..3],
+            (Self::SameNetwork, IpAddr::V6(from), IpAddr::V6(to)) => from.segments()[..4] == to.segments()[..4],
+            (Self::SameNetwork, ..) => false,
+        }
+    }
 }
 
 /// A logical unit of a target at an address.
@@ -83,6 +110,8 @@ pub struct ClientSettings {
     pub slice_ns: i64,
     /// Whether commands are logged.
     pub task_log: bool,
+    /// Which redirections are followed.
+    pub follow_redirects: FollowRedirects,
     /// How lost sessions are recovered; without it, a lost session is an error of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recovery: Option<RecoverySettings>,
@@ -110,6 +139,7 @@ impl Default for ClientSettings {
             ping: PingSettings::default(),
             slice_ns: Slices::default().slice_ns,
             task_log: false,
+            follow_redirects: FollowRedirects::default(),
             recovery: None,
             incidents: Vec::new(),
             breaks: Vec::new(),
@@ -202,5 +232,28 @@ pub struct RecoverySettings {
 impl Default for RecoverySettings {
     fn default() -> Self {
         Self { wait_ns: 2_000_000_000, replacement_ns: 120_000_000_000 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirections_stay_in_the_network_of_the_target() {
+        let allows =
+            |follow: FollowRedirects, from: &str, to: &str| follow.allows(from.parse().unwrap(), to.parse().unwrap());
+        for (from, to, is_same) in [
+            ("192.0.2.1", "192.0.2.254", true),
+            ("192.0.2.1", "192.0.3.1", false),
+            ("192.0.2.1", "127.0.0.1", false),
+            ("2001:db8::1", "2001:db8::2:3:4:5", true),
+            ("2001:db8::1", "2001:db8:0:1::1", false),
+            ("::ffff:192.0.2.1", "192.0.2.9", true),
+            ("2001:db8::1", "192.0.2.1", false),
+        ] {
+            assert_eq!(allows(FollowRedirects::SameNetwork, from, to), is_same, "{from} {to}");
+            assert!(allows(FollowRedirects::Any, from, to) && !allows(FollowRedirects::None, from, to));
+        }
     }
 }

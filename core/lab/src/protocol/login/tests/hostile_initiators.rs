@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::protocol::chap::encode_binary;
+use crate::protocol::chap::{DIGESTS, encode_binary};
 use crate::protocol::keys::{Parameters, Violation};
 use crate::protocol::login::pdu::ROUNDS_MAX;
 
@@ -153,6 +153,21 @@ fn each_breach_of_chap_is_an_authentication_failure() {
         let found = refusal(&chap_portal(Algorithm::Md5), messages);
         assert_eq!(found, format!("0201 {expected}"));
     }
+}
+
+#[test]
+fn an_unknown_name_takes_as_much_work_as_a_known_one() {
+    let digests_of = |name: &str| {
+        let last = format!("CHAP_N={name}|CHAP_R=0x00|");
+        let before = DIGESTS.get();
+        let messages = [("", 0, 0, "FIRSTAuthMethod=CHAP|"), ("", 0, 0, "CHAP_A=5|"), ("", 0, 0, &last)];
+        let expected = "0201 CHAP_N and CHAP_R are not those of a known initiator (12.1.3)";
+        assert_eq!(refusal(&chap_portal(Algorithm::Md5), &messages), expected);
+        DIGESTS.get() - before
+    };
+    assert_eq!(digests_of("joe"), 2);
+    assert_eq!(digests_of("nobody"), 2);
+    assert_eq!(digests_of("stranger"), 2);
 }
 
 #[test]
