@@ -20,7 +20,7 @@ from typing import IO, Any, TextIO
 
 import click
 
-from iscsitrace.errors import IscsitraceError, MemoryShort
+from iscsitrace.errors import InputInvalid, IscsitraceError, MemoryShort
 
 READ, RECORD, TRAFFIC = "read", "record", "traffic"
 GROUPS = {
@@ -86,6 +86,9 @@ _SHORT_HELP = {
 EXIT_INTERRUPTED = 130
 EXIT_NO_OUTPUT = 2
 EXIT_UNEXPECTED = 3
+
+_NOT_UNICODE = "surrogates not allowed"
+"""What Python says of a text with bytes that are not UTF-8."""
 
 _NO_ROOM = "failed to map segment"
 """What the dynamic linker says of a library for which there is no memory."""
@@ -206,6 +209,12 @@ class _Commands(click.Group):
         except IscsitraceError as error:
             _OneLine(error).show()
             ctx.exit(error.exit_code)
+        except UnicodeEncodeError as error:
+            # bytes of an argument or a file name, where text is needed
+            if error.reason != _NOT_UNICODE:
+                raise
+            _OneLine(InputInvalid(f"not UTF-8: {error.object}")).show()
+            ctx.exit(InputInvalid.exit_code)
         except (MemoryError, ImportError) as error:
             if isinstance(error, ImportError) and _NO_ROOM not in str(error):
                 raise

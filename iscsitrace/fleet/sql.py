@@ -129,6 +129,8 @@ class Database:
 
     def query(self, text: str, values: Sequence[Any] | dict[str, Any] = ()) -> Answer:
         """The answer to a query; InputInvalid with DuckDB's words if there is none."""
+        # DuckDB would fail with a bad_cast
+        text.encode()
         try:
             found = self._connection.execute(text, values if isinstance(values, dict) else list(values))
             names = tuple(column[0] for column in found.description or ())

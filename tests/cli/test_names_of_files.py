@@ -52,6 +52,27 @@ def test_a_dataset_keeps_it_readable(odd: Path, tmp_path: Path) -> None:
     assert "has to be in UTF-8" in refused.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "initiator ping iscsi://ODD:3260/iqn.x/0",
+        "initiator ping iscsi://127.0.0.1:1/iqn.ODD/0",
+        "target --listen ODD:0",
+        "watch --no-follow --prometheus ODD:0 SAMPLE",
+        "summary --from ODD SAMPLE",
+        "fleet sql DATA ODD",
+    ],
+)
+def test_a_name_that_is_not_utf8(words: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    if "DATA" in words:
+        assert run("fleet", "run", "-o", data, SAMPLE).exit_code == 0
+    found = words.replace("SAMPLE", str(SAMPLE)).replace("DATA", str(data)).replace("ODD", os.fsdecode(b"\xff\xfe"))
+    result = run(*found.split())
+    assert result.exit_code == 2
+    assert result.stderr.strip()
+
+
 def test_links_that_lead_nowhere(tmp_path: Path) -> None:
     dangling, loop = tmp_path / "dangling.pcap", tmp_path / "loop.pcap"
     dangling.symlink_to(tmp_path / "nothing")
