@@ -293,6 +293,32 @@ def test_two_hosts_with_one_name(runs: Runs) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "part", "least"),
+    [
+        # a lost status: its repetition is the first copy beside the initiator
+        ("write --block-size 4K --bytes 1M --set to-initiator-loss=3%", "loss_recovery", 0.3),
+        # a lost command: the next packet beside the target
+        ("read --block-size 32K --bytes 8M --set to-target-loss=1%", "loss_recovery", 0.3),
+        # a target that takes as long as a timer, and a program that does
+        ("write --block-size 4K --bytes 128K --service-delay 250ms", "target_service", 0.9),
+        ("read --block-size 4K --bytes 128K --think-time 250ms", "loss_recovery", 0.0),
+        # now and then an ACK is lost while the target is slow
+        ("write --block-size 64K --bytes 4M --service-delay 60ms --set to-initiator-loss=1%", "target_service", 0.7),
+    ],
+)
+def test_silences_with_and_without_lost_packets(options: str, part: str, least: float, runs: Runs) -> None:
+    made = runs(f"{options} --one-way-delay 2ms --rate 1Gbit --seed 3")
+    found = []
+    for _, diagnosis in diagnoses({tap: made.capture(tap) for tap in TAPS}):
+        time = diagnosis.sessions[0].time
+        assert time
+        found.append(time.shares[part])
+    assert min(found) >= least
+    assert max(found) - min(found) <= 0.05
+    assert least or max(found) == 0
+
+
+@pytest.mark.parametrize(
     "options",
     [
         *(f"{operation} --fault black-out,at=0.2s,for=3s" for operation in ("read", "write")),

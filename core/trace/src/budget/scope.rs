@@ -7,6 +7,7 @@ use super::change::{Change, Event};
 use super::outage::outages;
 use super::sweep::Sweep;
 use super::waiting::Allowance;
+use crate::senders::gap::TIMER_MIN_NS;
 use crate::senders::timeline::Timeline;
 use crate::tables::in_flight::{self, kind};
 use crate::tables::{BudgetRow, Cycles, NULL_NS, NULL_U32, NULL_U64, Rounds, budget_part};
@@ -231,14 +232,15 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// When a command was sent first that was lost before the tap: the initiator seemed silent until it came, and its data were
-    /// lost meanwhile. It was sent no later than an RTT after the silence began.
+    /// When a command was sent first that was lost before the tap: it was, where a retransmission timer ended the silence of the
+    /// initiator. Where an ACK was lost that the target waited for, that sent its data again, and the answer came before the
+    /// command.
     fn sent_first_ns(&self, cycles: &Cycles, cycle: usize) -> Option<i64> {
         let timeline = self.timelines.iter().find(|timeline| timeline.connection == cycles.connection[cycle])?;
         let (silences, start_ns) = (&timeline.silences[0], cycles.command_first_ns[cycle]);
         let place = silences.partition_point(|silence| silence.to_ns < start_ns);
-        let silence = silences.get(place).filter(|silence| silence.is_of_data && silence.to_ns == start_ns)?;
-        Some(silence.from_ns)
+        let silence = silences.get(place).filter(|silence| silence.to_ns == start_ns)?;
+        Some(silence.from_ns).filter(|from_ns| start_ns.saturating_sub(*from_ns) >= TIMER_MIN_NS)
     }
 
     fn bursts(&self, cycles: &Cycles, rounds: &Rounds, rounds_by_cycle: &[u32], events: &mut Vec<Event>) {

@@ -217,7 +217,7 @@ fn waits(timelines: &[Timeline], cycles: &Cycles) -> BTreeMap<u32, Vec<(i64, i64
 
 /// What of a silence a command waited for: one that was in flight at its end.
 fn awaited(waits: &[(i64, i64)], silence: &Silence) -> Option<Limited> {
-    let &Silence { from_ns, to_ns, frame, .. } = silence;
+    let &Silence { from_ns, to_ns, frame } = silence;
     let first = waits.partition_point(|&(_, last_ns)| last_ns < to_ns);
     let from_ns = waits.get(first).map(|&(since_ns, _)| since_ns.max(from_ns)).filter(|&from_ns| from_ns < to_ns)?;
     Some(Limited { from_ns, to_ns, part: part::LOSS_RECOVERY, frame, needs_queue: false })
@@ -315,7 +315,7 @@ mod tests {
         let mut waits = [(300, 700), (0, 100), (200, 250)];
         until_last(&mut waits);
         let of = |from_ns, to_ns| {
-            let silence = Silence { from_ns, to_ns, frame: 0, is_of_data: false };
+            let silence = Silence { from_ns, to_ns, frame: 0 };
             awaited(&waits, &silence).map(|span| (span.from_ns, span.to_ns))
         };
         assert_eq!(of(50, 240), Some((200, 240)));

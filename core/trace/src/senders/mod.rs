@@ -163,8 +163,7 @@ impl SenderPair {
         }
         if self.wanted.budget {
             let (segment, rtt_ns) = (self.senders[own].segment_bytes(), self.round_trip_ns());
-            let is_of_data = self.senders[opposite].state().owin == 0;
-            self.silences[own].note(seen, segment, rtt_ns, is_of_data);
+            self.silences[own].note(seen, segment, rtt_ns);
         }
         self.senders[own].note_sent(seen);
         self.rtts[own].transmit(seen, self.senders[own].flight());

@@ -18,8 +18,6 @@ pub struct Silence {
     pub to_ns: i64,
     /// The frame that ended it.
     pub frame: u64,
-    /// Whether the host had acknowledged all data when it began: then it sent data, as nothing was left to acknowledge.
-    pub is_of_data: bool,
 }
 
 /// The silences of one host.
@@ -34,10 +32,9 @@ pub struct Silences {
 }
 
 impl Silences {
-    /// Notes a packet of any kind, with the payload of a full segment, the RTT between both hosts, and whether nothing was left to
-    /// acknowledge before it.
+    /// Notes a packet of any kind, with the payload of a full segment and the RTT between both hosts.
     #[inline]
-    pub fn note(&mut self, seen: &Observation, segment: i64, rtt_ns: Option<i64>, is_of_data: bool) {
+    pub fn note(&mut self, seen: &Observation, segment: i64, rtt_ns: Option<i64>) {
         let segments = (i64::from(seen.length) - 1).max(0) / segment.max(1) + 1;
         let segments = u16::try_from(segments).unwrap_or(u16::MAX);
         let Some((from_ns, before)) = self.last.replace((seen.time_ns, segments)) else { return };
@@ -49,7 +46,7 @@ impl Silences {
         let probe_ns = rtt_ns.map_or(TIMER_MIN_NS, |rtt_ns| PROBE_MIN_NS.max(rtt_ns.saturating_mul(2)));
         let is_silence = seen.time_ns.saturating_sub(from_ns) >= probe_ns.min(TIMER_MIN_NS);
         if is_silence && self.alone / ALONE_PER_OTHER >= self.others {
-            self.spans.push(Silence { from_ns, to_ns: seen.time_ns, frame: seen.frame, is_of_data });
+            self.spans.push(Silence { from_ns, to_ns: seen.time_ns, frame: seen.frame });
         }
         self.others = self.others.saturating_add(1);
     }
@@ -102,7 +99,7 @@ mod tests {
     fn silences(packets: &[(i64, u16)], rtt_ms: Option<i64>) -> Vec<(i64, i64)> {
         let mut silences = Silences::default();
         for &(ms, steps) in packets {
-            silences.note(&packet(ms, steps, 0), 1448, rtt_ms.map(|ms| ms * MS), false);
+            silences.note(&packet(ms, steps, 0), 1448, rtt_ms.map(|ms| ms * MS));
         }
         silences.spans().iter().map(|span| (span.from_ns / MS, span.to_ns / MS)).collect()
     }
@@ -130,7 +127,7 @@ mod tests {
     fn a_super_segment_has_several_numbers() {
         let mut silences = Silences::default();
         for (ms, steps, length) in [(0, 1, 0), (1, 1, 4344), (300, 3, 0), (301, 1, 4344), (600, 4, 0)] {
-            silences.note(&packet(ms, steps, length), 1448, None, false);
+            silences.note(&packet(ms, steps, length), 1448, None);
         }
         assert_eq!(silences.spans().iter().map(|span| span.from_ns / MS).collect::<Vec<_>>(), [301]);
     }
