@@ -193,8 +193,8 @@ def choose(
     """The finding that a person reads first, or none; the name of the headline; the verdict.
 
     ``findings`` are those of this row of the facts, in their order, and need no texts. What is wrong comes before a
-    limit: the cause of the limiter, else what costs most. A limit leads where it is the cause of the limiter, or where
-    it explains no part of the time alone.
+    limit: the cause of the limiter, else what costs most; losses before the window that they keep small. A limit leads
+    where it is the cause of the limiter, or where it explains no part of the time alone.
     """
     poor = next((finding for finding in findings if finding.problem is capture.CAPTURE_POOR), None)
     lead = next((each for each in findings if each.loses_data), None)
@@ -220,12 +220,19 @@ def choose(
             # before a full line, or a queue that takes most of each round trip, losses and small windows follow from it
             wrong = [finding for finding in wrong if finding.problem not in (LOSS, CONGESTION_WINDOW_SMALL)]
         lead = _cause(time, limiter, wrong) or next(iter(wrong), beside or (cause if cause in limits else broken))
+        if lead and lead.problem is CONGESTION_WINDOW_SMALL:
+            # the losses made it small
+            lead = next((finding for finding in wrong if finding.problem is LOSS), lead)
     if lead:
         return lead, lead.name, kind_of(lead)
     if facts.once(moved_counts)[number] < MIN_TASKS:
         return None, TOO_SHORT, "unknown"
-    is_far = time is not None and time.limiter == "propagation" and facts.once(path_ns)[number] >= NEAR_NS
+    is_far = time is not None and time.limiter in _OF_THE_PATH and facts.once(path_ns)[number] >= NEAR_NS
     return None, NONE, "limited" if is_far else "healthy"
+
+
+_OF_THE_PATH: Final = ("propagation", "congestion_window", "receive_window", "send_buffer")
+"""Parts that grow with the RTT: a window makes its sender wait for it."""
 
 
 def to_act_on(headline: Headline, findings: Sequence[Finding]) -> list[Finding]:

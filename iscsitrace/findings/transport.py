@@ -34,6 +34,7 @@ from iscsitrace.measure.losses import losses
 from iscsitrace.measure.session import Session, frames_in
 from iscsitrace.model.setting import Setting
 from iscsitrace.tables.nulls import known, numbers_of
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 
@@ -435,15 +436,39 @@ def _loss(case: Case) -> Observation | None:
     packets = sum(row[f"packets_to_{side}"] for row in subject.connections for side in sides)
     share = wording.percent(resent / packets if packets else 0)
     noticed = f" TCP noticed {timeouts:,} of these losses only by a retransmission time-out." if timeouts else ""
-    most_ns = min(float(lengths.max(initial=0)), lost_ns)
-    text = (
-        f"I/O waited {wording.time(lost_ns)} for retransmissions, at most {wording.time(most_ns)} at a time. Packets "
-        f"to the {' and the '.join(sides)} were lost {_times(len(recoveries))} ({share} of the packets were "
-        f"retransmitted).{noticed}"
+    waits = subject.stretches("loss_recovery").lengths
+    most_ns = min(float((lengths if len(lengths) else waits).max(initial=0)), lost_ns)
+    told = (
+        f"Packets to the {' and the '.join(sides)} were lost {_times(len(recoveries))} ({share} of the packets were "
+        "retransmitted)."
+        if sides
+        else "The lost packets never passed the tap."
     )
-    is_noticed = is_worth(subject, lost_ns) or lost_ns >= LEAST_COST_NS
+    slowed_ns = _slowed_ns(subject, recoveries)
+    slowed = (
+        f" TCP slowed down after them, for another {wording.percent(subject.share(slowed_ns))} of the I/O time."
+        if is_worth(subject, slowed_ns)
+        else ""
+    )
+    text = (
+        f"I/O waited {wording.time(lost_ns)} for retransmissions, at most {wording.time(most_ns)} at a time. "
+        f"{told}{slowed}{noticed}"
+    )
+    is_noticed = is_worth(subject, lost_ns + slowed_ns) or lost_ns >= LEAST_COST_NS
     frames = frames_in(recoveries, longest, "frame_first", "frame_last")
     return Observation(text, frames, lost_ns, severity="warning" if is_noticed else None)
+
+
+def _slowed_ns(subject: Session, recoveries: Table) -> int:
+    """The time in which the sender that waited most for its congestion window did so after its first loss."""
+    row = subject.fact(_limited)
+    if row < 0:
+        return 0
+    sender = next(subject.facts.table("senders").select(slice(row, row + 1)).rows(_SENDER))
+    is_own = (recoveries["connection"] == sender["connection"]) & (recoveries["to_target"] == sender["to_target"])
+    waits = subject.stretches("congestion_window")
+    first_ns = recoveries.raw("time_first_ns")[is_own].min(initial=np.iinfo(np.int64).max)
+    return waits.where(waits.starts >= first_ns).total_ns
 
 
 def _times(count: int) -> str:
@@ -458,10 +483,11 @@ LOSS: Final = Problem(
     name="loss",
     meaning="The network loses packets, and transfers stall until TCP has retransmitted them.",
     condition=f"Loss recovery takes at least {wording.percent(LOSS_SHARE)} of the I/O time, without recoveries of "
-    "finding `ack_loss`.",
+    "finding `ack_loss`. A warning if that, and waits for the congestion window after the first loss, take "
+    f"{WORTH}, or recovery takes {wording.time(LEAST_COST_NS)}.",
     evidence="First and last frame of the longest recoveries. The share is the time that the losses cost.",
     example="I/O waited 725.6 ms for retransmissions, at most 25.0 ms at a time. Packets to the initiator were lost 46 "
-    "times (0.83 % of the packets were retransmitted).",
+    "times (0.83 % of the packets were retransmitted). TCP slowed down after them, for another 74 % of the I/O time.",
     # lost, or only late
     shown_by=f"read --block-size 128K --bytes 8M --queue-depth 4 --set to-initiator-loss=1% {WAN}",
     near_miss=f"read --block-size 128K --bytes 8M --queue-depth 4 --set reorder=1%,0.2ms {WAN}",

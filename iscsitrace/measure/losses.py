@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.measure import all_waits
 from iscsitrace.measure.facts import Facts, workloads
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
@@ -30,10 +31,10 @@ TIMEOUT_NS: Final = 200_000_000
 
 
 def beyond_a_queue(facts: Facts) -> NDArray[Any]:
-    """The recoveries of each subject whose losses a full queue does not explain.
+    """The recoveries of each subject whose losses a full queue does not explain, and the waits that are as long.
 
-    A retransmission time-out passed without an answer, or what was lost went against the reads or writes, in the
-    direction that has no queue.
+    A retransmission time-out passed without an answer, also one of which the tap shows no recovery; or what was lost
+    went against the reads or writes, in the direction that has no queue.
     """
     recoveries, places = facts.table("recoveries"), facts.places("recoveries")
     asked = facts.once(workloads)
@@ -43,7 +44,10 @@ def beyond_a_queue(facts: Facts) -> NDArray[Any]:
     way = ways[places]
     is_against = (way >= 0) & (recoveries.raw("to_target") != way) & recoveries.each(_is_loss)
     is_beyond = (places >= 0) & (is_against | recoveries.each(_is_timeout))
-    return np.bincount(places[is_beyond], minlength=len(facts))
+    waits = all_waits.of_parts(facts, "loss_recovery")
+    is_long = waits.lengths >= TIMEOUT_NS
+    of_each = (np.bincount(each, minlength=len(facts)) for each in (places[is_beyond], waits.place[is_long]))
+    return np.asarray(sum(of_each))
 
 
 def _is_timeout(recoveries: Table) -> NDArray[Any]:

@@ -344,6 +344,24 @@ def test_a_sender_that_lost_packets_and_slowed_down_is_a_problem() -> None:
     assert "net.ipv4.tcp_congestion_control = bbr" in found.advice[1]
 
 
+@pytest.mark.parametrize(("slowed", "leads"), [(60, "loss"), (2, "none")])
+def test_losses_lead_before_the_window_that_they_keep_small(slowed: int, leads: str) -> None:
+    """Recovery takes 2 %: with what the window takes after the first loss it is worth a warning, or not."""
+    waits = ("loss_recovery", 2 * MS), ("congestion_window", slowed * MS), ("transfer", (98 - slowed) * MS)
+    story = Story().tasks(10, *waits).add("senders", **SENDER)
+    story.add("recoveries", to_target=False, retransmitted_packets=1, spurious_packets=0)
+    assert story.opinion().headline.name == leads
+    found = story.found("loss")
+    assert found
+    assert (" TCP slowed down after them, for another " in found.text) == (leads == "loss")
+
+
+def test_lost_packets_of_which_the_tap_shows_no_recovery() -> None:
+    found = held("loss_recovery", 0.5).found("loss")
+    assert found
+    assert found.text.endswith(" The lost packets never passed the tap.")
+
+
 @pytest.mark.parametrize("losses_of_the_initiator", [0, 3])
 def test_a_sender_that_waits_for_acks_without_losses_is_a_limit(losses_of_the_initiator: int) -> None:
     """Slow start or a small send buffer: losses of the other direction do not keep its window small."""
