@@ -25,6 +25,7 @@ mod delay;
 mod deliver;
 mod ending;
 mod fault;
+mod guesses;
 mod injection;
 mod log;
 mod login_phase;

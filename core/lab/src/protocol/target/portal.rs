@@ -7,11 +7,11 @@ use fastrand::Rng;
 use rustc_hash::FxHashMap;
 use thiserror::Error;
 
-use super::admission::Guesses;
 use super::command::Handle;
 use super::connection::{Connection, Deadline, Phase};
 use super::delay::Service;
 use super::ending::Ending;
+use super::guesses::Guesses;
 use super::injection::Faults;
 use super::log::{ConnectionRecord, PortalLog, TaskEnd};
 use super::output::{Credit, Numbers, Outgoing};
