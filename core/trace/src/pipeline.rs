@@ -262,12 +262,14 @@ impl Pipeline {
                 rows.row_count() - 1
             }
         };
+        // not before the first, where the clock runs backwards
+        let now_ns = packet.time_ns.max(rows.time_first_ns[row]);
         if is_answer {
             rows.answer_count[row] += 1;
-            rows.time_answered_ns[row] = packet.time_ns;
+            rows.time_answered_ns[row] = rows.time_answered_ns[row].max(now_ns);
         } else {
             rows.question_count[row] += 1;
-            rows.time_last_ns[row] = packet.time_ns;
+            rows.time_last_ns[row] = rows.time_last_ns[row].max(now_ns);
         }
     }
 

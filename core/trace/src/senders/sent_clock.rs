@@ -26,13 +26,16 @@ pub struct SentClock {
     /// The least difference of tap and sender in the current span, and in the one before; since when.
     least_ns: [Option<i64>; 2],
     since_ns: i64,
+    /// When the last packet was sent.
+    last_ns: Option<i64>,
     /// Whether it counts milliseconds.
     is_known: bool,
 }
 
 impl SentClock {
-    /// Notes a packet. When it would have passed the tap without a queue, rounded down to a tick; none while the clock is
-    /// not known to count milliseconds.
+    /// Notes a packet, in the order of the stream. When it would have passed the tap without a queue, rounded down to a
+    /// tick; none while the clock is not known to count milliseconds, and for a timestamp that cannot be: it is ahead by
+    /// more than the path can have become shorter, or as much behind the last packet.
     pub fn note(&mut self, timestamp: u32, time_ns: i64, round_trip_ns: i64) -> Option<i64> {
         let (first, first_ns) = *self.first.get_or_insert((SerialNumber(timestamp), time_ns));
         let ticks_ns = i64::from(SerialNumber(timestamp).distance(first)) * TICK_NS;
@@ -42,13 +45,27 @@ impl SentClock {
             self.least_ns = [None, self.least_ns[0]];
             self.since_ns = time_ns;
         }
+        let doubt_ns = round_trip_ns.saturating_add(TICK_NS);
+        if self.is_known && self.least().is_some_and(|least_ns| ahead_ns < least_ns.saturating_sub(doubt_ns)) {
+            return None;
+        }
         let [latest, before] = &mut self.least_ns;
         let least_ns = latest.map_or(ahead_ns, |least_ns| least_ns.min(ahead_ns));
         *latest = Some(least_ns);
         let least_ns = before.map_or(least_ns, |before_ns| before_ns.min(least_ns));
         self.is_known |= elapsed_ns >= round_trip_ns.saturating_mul(ROUND_TRIPS_MIN)
             && ahead_ns.saturating_abs() <= round_trip_ns / ROUND_TRIP_PARTS + elapsed_ns / DRIFT_PARTS;
-        self.is_known.then(|| first_ns.saturating_add(ticks_ns).saturating_add(least_ns))
+        let sent_ns = first_ns.saturating_add(ticks_ns).saturating_add(least_ns);
+        if !self.is_known || self.last_ns.is_some_and(|last_ns| sent_ns < last_ns.saturating_sub(doubt_ns)) {
+            return None;
+        }
+        self.last_ns = Some(sent_ns);
+        Some(sent_ns)
+    }
+
+    /// The least difference so far.
+    fn least(&self) -> Option<i64> {
+        self.least_ns.iter().flatten().min().copied()
     }
 }
 
@@ -90,6 +107,21 @@ mod tests {
         }
         // a crystal
         assert_eq!(sent(999, &[5; 200]).into_iter().skip(100).flatten().count(), 100);
+    }
+
+    #[test]
+    fn a_damaged_timestamp_moves_no_other_packet() {
+        let sent_at = |damaged: u32| -> Vec<Option<i64>> {
+            let mut clock = SentClock::default();
+            let stamp = |packet: u32| if packet == 50 { damaged } else { packet * 10 };
+            (0..100).map(|packet| clock.note(stamp(packet), i64::from(packet) * 10 * MS, 10 * MS)).collect()
+        };
+        for damaged in [500 + 1_000_000, 500 - 400, 500 + (1 << 30)] {
+            let found = sent_at(damaged);
+            assert_eq!(found[50], None, "{damaged}");
+            let expected: Vec<_> = (51..100).map(|packet| Some(packet * 10 * MS)).collect();
+            assert_eq!(found[51..], expected, "{damaged}");
+        }
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! How long the receiver's window was full, and how long it was zero, as the sender knew it.
 
 use serde::{Deserialize, Serialize};
+
+/// By so much or more a clock was set back; packets that come out of order are nearer.
+const SET_BACK_NS: i64 = 1_000_000_000;
+
 /// Times of one sender.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct WindowTime {
@@ -24,7 +28,9 @@ impl WindowTime {
             self.full_ns = self.full_ns.saturating_add(if self.is_full { elapsed_ns } else { 0 });
             self.zero_ns = self.zero_ns.saturating_add(if self.is_zero { elapsed_ns } else { 0 });
         }
-        self.since_ns = Some(time_ns);
+        // a packet that is read before others keeps its time: what passed meanwhile counts once
+        let is_ahead = |since_ns: &i64| (0..SET_BACK_NS).contains(&since_ns.saturating_sub(time_ns));
+        self.since_ns = Some(self.since_ns.filter(is_ahead).unwrap_or(time_ns));
         self.is_full = window.is_some_and(|window| window - owin < segment);
         self.is_zero = window == Some(0);
     }
@@ -63,6 +69,20 @@ mod tests {
         times.set(40, 0, Some(0), 1000);
         times.set(100, 0, Some(10_000), 1000);
         assert_eq!((times.full_ns, times.zero_ns), (20 + 60, 60));
+    }
+
+    #[test]
+    fn time_between_packets_that_are_read_in_another_order_counts_once() {
+        let mut times = WindowTime::default();
+        times.set(0, 9_500, Some(10_000), 1000);
+        times.set(30, 9_500, Some(10_000), 1000);
+        times.set(10, 9_500, Some(10_000), 1000);
+        times.set(40, 0, Some(10_000), 1000);
+        assert_eq!(times.full_ns, 40);
+        // a clock that was set back goes on
+        times.set(20 - SET_BACK_NS, 9_500, Some(10_000), 1000);
+        times.set(40 - SET_BACK_NS, 0, Some(10_000), 1000);
+        assert_eq!(times.full_ns, 60);
     }
 
     #[test]
