@@ -12,8 +12,8 @@ fuzz_target!(|data: &[u8]| {
     let (initiator, target) = texts.split_at(usize::from(u16::from_be_bytes(*split)).min(texts.len()));
     let mut negotiation = Negotiation::default();
     for (side, is_from_initiator) in [(initiator, true), (target, false), (initiator, true)] {
-        let malformed = negotiation.take(side, is_from_initiator);
-        assert_eq!(malformed as usize, text::pairs(side).filter(Result::is_err).count());
+        let oddities = negotiation.take(side, is_from_initiator);
+        assert_eq!(oddities.malformed as usize, text::pairs(side).filter(Result::is_err).count());
         for (key, value) in text::pairs(side).flatten() {
             assert!(!key.is_empty() && !key.contains('='));
             let _ = (text::numeric(&value), text::boolean(&value));

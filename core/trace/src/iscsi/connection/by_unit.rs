@@ -15,11 +15,14 @@ const SMALL: usize = 64;
 /// A command and its logical unit, if that was captured.
 pub type Unit = (CycleId, Option<u64>);
 
+/// Tag and command of tasks, in the order of their commands.
+type Opened = VecDeque<(u32, CycleId)>;
+
 /// The tasks of each logical unit, and under `None` all tasks, each in the order of their commands: tag and command, because
 /// another task may have the tag since.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct ByUnit {
-    units: Option<FxHashMap<Option<u64>, VecDeque<(u32, CycleId)>>>,
+    units: Option<FxHashMap<Option<u64>, Opened>>,
     /// Tasks that were noted.
     noted: usize,
 }
