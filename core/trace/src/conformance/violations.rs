@@ -84,7 +84,8 @@ impl Report {
         {
             let row = violations.row(reported.last);
             violations.count[row] += 1;
-            violations.last_frame[row] = at.frame;
+            // out of order, a packet may be read after later ones
+            violations.last_frame[row] = violations.last_frame[row].max(at.frame);
             return;
         }
         if is_full {
