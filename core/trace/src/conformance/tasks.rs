@@ -371,10 +371,13 @@ impl Tasks {
     /// A Task Management Function Request: which tasks it ends is not known before its response, nor what comes for them.
     fn managed(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
         let referenced = (bhs.function() == Some(1)).then(|| bhs.referenced_task_tag()).flatten();
-        for (&tag, task) in &mut self.open {
-            if referenced.is_none_or(|referenced| referenced == tag) {
-                task.is_in_doubt = true;
+        match referenced {
+            Some(tag) => {
+                if let Some(task) = self.open.get_mut(&tag) {
+                    task.is_in_doubt = true;
+                }
             }
+            None => self.doubt_all(),
         }
         let is_referenced = |burst: &Unfinished| referenced.is_none_or(|referenced| referenced == burst.tag);
         self.unfinished.retain(|burst| {

@@ -106,9 +106,7 @@ mod tests {
                 let is_open = self.tasks.get(&tag).is_some_and(|&(own, _)| own == cycle);
                 is_open.then(|| cycle < CycleId::new(before))
             });
-            covered.iter().for_each(|tag| {
-                self.tasks.remove(tag);
-            });
+            self.tasks.retain(|tag, _| !covered.contains(tag));
             covered
         }
 
