@@ -14,7 +14,7 @@ from iscsitrace.findings import breaches
 from iscsitrace.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.findings.failures import NOP_TIMEOUT, TASK_ABORTS
 from iscsitrace.findings.finding import Advice, Observation, Problem
-from iscsitrace.findings.history import History
+from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.outages import IO_OUTAGE
 from iscsitrace.findings.session_loss import Loss, losses
 from iscsitrace.findings.statuses import in_words
@@ -87,12 +87,15 @@ def _episodes(history: History) -> list[Episode]:
     waited = _Waited(history, ends)
     requests = [found for row in _management(history) if len((found := waited.request(row)).about)]
     groups: list[list[Request]] = []
+    last_ns = 0
     for request in sorted(requests, key=lambda each: int(cycles.raw("command_first_ns")[each.about].min())):
-        start = cycles.raw("command_first_ns")[request.about].min()
-        if groups and start < max(_last_ns(each, ends) for each in groups[-1]):
+        own_ns = _last_ns(request, ends)
+        if groups and cycles.raw("command_first_ns")[request.about].min() < last_ns:
             groups[-1].append(request)
+            last_ns = max(last_ns, own_ns)
         else:
             groups.append([request])
+            last_ns = own_ns
     return [each for group in groups if not _is_path(history, each := _episode(history, group, ends), ends)]
 
 
@@ -212,7 +215,7 @@ def _timeouts(history: History) -> Observation | None:
     cycles = history.cycles
     stuck = cycles.select(np.unique(np.concatenate([each.about for each in worst.requests])))
     luns = tuple(np.unique(stuck.raw("lun")[known(stuck, "lun")]).tolist())
-    where = f" to LUN {', '.join(map(str, luns))}" if luns else ""
+    where = f" to LUN {listed(luns)}" if luns else ""
     times = f" (the longest of {len(found)} time-outs)" if len(found) > 1 else ""
     text = (
         f"{history.label}: {in_words(stuck)}{where} had no answer for {wording.time(worst.longest_ns)}, "
@@ -294,7 +297,7 @@ def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> tuple[s
         did.append(f"{wording.count(len(elsewhere), 'command')} to other LUNs")
     if len(others) > len(elsewhere):
         did.append(f"{wording.count(len(others) - len(elsewhere), 'other command')} to the same LUN")
-    behind = f"the storage behind LUN {', '.join(map(str, luns))}" if luns else "its storage"
+    behind = f"the storage behind LUN {listed(luns)}" if luns else "its storage"
     if did:
         words = " and ".join(filter(None, (", ".join(did[:-1]), did[-1])))
         return f"Meanwhile the target answered {words}: this points to {behind}.", behind

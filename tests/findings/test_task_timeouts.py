@@ -11,6 +11,7 @@ import iscsitrace
 from iscsitrace.diagnosis.examination import Diagnosis, examine
 from iscsitrace.findings import NEEDED
 from iscsitrace.findings.finding import Finding
+from iscsitrace.findings.history import listed
 from tests.support.histories import SECOND, Told, at
 from tests.support.recordings import captures_folder
 
@@ -247,3 +248,9 @@ def test_a_recorded_hang_with_an_abort() -> None:
     start = int(trace.connections.raw("time_first_ns").min())
     ((first, last),) = finding.spans
     assert [round((each - start) / 1e9, 1) for each in (first, last)] == [5.3, 12.9]
+
+
+def test_a_sentence_names_no_more_numbers_than_one_can_read() -> None:
+    assert listed(range(2)) == "0 and 1"
+    assert listed(range(8)) == "0, 1, 2, 3, 4, 5, 6 and 7"
+    assert listed(range(1000)) == "0, 1, 2, 3, 4, 5, 6, 7 and 992 more"
