@@ -88,7 +88,7 @@ def _reordered(case: Case) -> Observation | None:
         parts = [f"the path to the {way} reorders packets beyond the {tap}"]
     if count:
         again = wording.count(repeated, "packet")
-        parts.append(f"TCP retransmitted {again} without need, and slowed down {_times(count)} because of them")
+        parts.append(f"TCP retransmitted {again} without need, and slowed down {wording.times(count)} because of them")
     else:
         parts.append("TCP retransmitted nothing because of it")
     longest = np.flatnonzero(is_needless)[:3]
@@ -103,10 +103,6 @@ def _sign(subject: Session, *, to_target: bool) -> tuple[int, int]:
     """How much reordering a direction has: needless recoveries, then packets out of order."""
     _, is_needless = _needless(subject, to_target=to_target)
     return int(is_needless.sum()), _late(subject, to_target=to_target)
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
 
 
 REORDERING: Final = Problem(

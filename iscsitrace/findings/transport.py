@@ -278,7 +278,7 @@ def _congestion_window_small(case: Case) -> Observation:
     control = row["congestion_control"]
     named = f" ({CONTROLS[control]})" if control else ""
     if lost:
-        text = f"The {_sender(row)}'s packets were lost {_times(lost)}, and its TCP{named} slowed down."
+        text = f"The {_sender(row)}'s packets were lost {wording.times(lost)}, and its TCP{named} slowed down."
         text += _capacity(subject, row)
     else:
         text = (
@@ -438,12 +438,10 @@ def _loss(case: Case) -> Observation | None:
     noticed = f" TCP noticed {timeouts:,} of these losses only by a retransmission time-out." if timeouts else ""
     waits = subject.stretches("loss_recovery").lengths
     most_ns = min(float((lengths if len(lengths) else waits).max(initial=0)), lost_ns)
-    told = (
-        f"Packets to the {' and the '.join(sides)} were lost {_times(len(recoveries))} ({share} of the packets were "
-        "retransmitted)."
-        if sides
-        else "The lost packets never passed the tap."
-    )
+    told = "The lost packets never passed the tap."
+    if sides:
+        told = f"Packets to the {' and the '.join(sides)} were lost {wording.times(len(recoveries))} "
+        told += f"({share} of the packets were retransmitted)."
     slowed_ns = _slowed_ns(subject, recoveries)
     slowed = (
         f" TCP slowed down after them, for another {wording.percent(subject.share(slowed_ns))} of the I/O time."
@@ -469,10 +467,6 @@ def _slowed_ns(subject: Session, recoveries: Table) -> int:
     waits = subject.stretches("congestion_window")
     first_ns = recoveries.raw("time_first_ns")[is_own].min(initial=np.iinfo(np.int64).max)
     return waits.where(waits.starts >= first_ns).total_ns
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
 
 
 def _has_timeouts(case: Case) -> bool:

@@ -68,6 +68,11 @@ def count(amount: int, word: str, plural: str | None = None) -> str:
     return f"{amount} {word if amount == 1 else plural or word + 's'}"
 
 
+def times(amount: int) -> str:
+    """``once``, ``2 times``, ``1,234 times``."""
+    return "once" if amount == 1 else f"{amount:,} times"
+
+
 def ordinal(number: int) -> str:
     """``1st``, ``22nd``, ``113th``."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 // 10 != 1 else "th"

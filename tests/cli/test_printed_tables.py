@@ -696,9 +696,9 @@ def test_the_end_of_a_capture(runs: Runs, tmp_path: Path) -> None:
     shown = printed(*arguments)
     result = CliRunner().invoke(main, [*map(str, arguments), "--force", "--json"])
     progress = json.loads(result.stdout)["progress"]
-    line = r"iscsitrace: (\d+) packets seen, (\d+) written \((\d+) bytes\), (\d+) dropped; "
+    line = r"iscsitrace: (\d+) packets seen, (\d+) written, (\d+) dropped; (\d+) bytes in files; "
     line += r"(\d+) commands met the trigger"
-    names = ("seen_count", "written_count", "written_bytes", "dropped_count", "slow_count")
+    names = ("seen_count", "written_count", "dropped_count", "written_bytes", "slow_count")
     assert amounts(shown, line) == tuple(str(progress[name]) for name in names)
     rows = json_of("cycles", arguments[2])["cycles"]
     slow = [row for row in rows if max(row["latency_ns"] or 0, row.get("in_flight_ns") or 0) > 80 * MILLION]

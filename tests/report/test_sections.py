@@ -53,7 +53,7 @@ def test_times_count_from_the_first_connection_and_flags_follow_the_frames() -> 
     assert (first[0], first[1], first[7], first[-2]) == ("1", "0.040000", "9.000", "10")
     assert first[-1] == "aborted missing incomplete"
     assert second[:3] + second[4:8] == ("0", "0.010000", "1", "read", "7", "4K", "5.000")
-    assert (second[13], second[-1]) == ("2", "")
+    assert (second[14], second[-1]) == ("2", "")
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ _DURATION: Final = re.compile(
 )
 """Names of lengths of time; other columns in ns are instants."""
 _INSTANTS: Final = {"syn_ack_ns", "cause_time_ns"}
-_OF_CYCLES: Final = {column.name for column in DERIVED_CYCLE_COLUMNS}
+_OF_CYCLES: Final = {"idle_ns", *(column.name for column in DERIVED_CYCLE_COLUMNS)}
 _SIGNED: Final = {
     # an underflow is negative; offsets before the first byte that was captured; kept as the capture shows them
     *("residual_bytes", "stream_offset_bytes", "ack_offset_bytes", "left_offset_bytes", "right_offset_bytes"),

@@ -94,7 +94,7 @@ FAULTS = Section(
     ),
 )
 _LOGIN = (KEYS, SOCKETS, DESIGN, CHAP, FAULTS)
-_SHOWN_OF_LOGIN = ("key", "header-digest", "data-digest", "chap", "mutual-chap", "chap-file", "fault")
+_SHOWN_OF_LOGIN = ("key", "header-digest", "data-digest", "chap", "chap-file", "fault")
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 _OWN = (
