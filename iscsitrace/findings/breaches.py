@@ -121,9 +121,8 @@ def sentence_of(each: Violated, start_ns: int) -> str:
     """``The target asked for 28672 bytes in an R2T; MaxBurstLength is 16384 (rule D5, 3 times, first at 0.04 s)``: a
     sentence with its full stop. ``start_ns`` is the start of the capture.
     """
-    when = "" if each.time_ns is None else f" at {wording.seconds(each.time_ns - start_ns)}"
-    often = "once" if each.count == 1 else f"{each.count:,} times, first"
-    return f"{each.what} (rule {each.rule.name}, {often}{when})."
+    first = "" if each.time_ns is None else wording.seconds(each.time_ns - start_ns)
+    return f"{each.what} (rule {each.rule.name}, {wording.times_since(each.count, first)})."
 
 
 def loses_data(found: Sequence[Violated]) -> bool:

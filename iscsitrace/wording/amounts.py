@@ -73,6 +73,11 @@ def times(amount: int) -> str:
     return "once" if amount == 1 else f"{amount:,} times"
 
 
+def times_since(amount: int, first: str) -> str:
+    """``once at 0.05 s``, ``3 times, first at 0.05 s``; ``3 times`` where ``first`` is empty: not known."""
+    return times(amount) + (", first" if first and amount > 1 else "") + (f" at {first}" if first else "")
+
+
 def ordinal(number: int) -> str:
     """``1st``, ``22nd``, ``113th``."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 // 10 != 1 else "th"

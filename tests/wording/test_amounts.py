@@ -51,3 +51,16 @@ def test_text_from_a_capture_cannot_control_a_terminal_or_fill_a_page() -> None:
     assert cells.short("x" * 161) == "x" * 157 + "..."
     assert cells.short("x" * 160) == "x" * 160
     assert (cells.text(None), cells.text(True), cells.text(False)) == ("-", "yes", "no")
+
+
+@pytest.mark.parametrize(
+    ("amount", "first", "text"),
+    [
+        (1, "0.05 s", "once at 0.05 s"),
+        (3, "0.05 s", "3 times, first at 0.05 s"),
+        (1, "", "once"),
+        (1234, "", "1,234 times"),
+    ],
+)
+def test_how_often_and_since_when(amount: int, first: str, text: str) -> None:
+    assert amounts.times_since(amount, first) == text
