@@ -90,9 +90,9 @@ def stopped(process: Process, number: signal.Signals = signal.SIGINT) -> str:
 
 
 def counts(line: str) -> dict[str, int]:
-    found = re.search(r"(\d+) packets seen, (\d+) written \((\d+) bytes\), (\d+) dropped", line)
+    found = re.search(r"(\d+) packets seen, (\d+) written, (\d+) dropped; (\d+) bytes in files", line)
     assert found, line
-    return dict(zip(("seen", "written", "bytes", "dropped"), map(int, found.groups()), strict=True))
+    return dict(zip(("seen", "written", "dropped", "bytes"), map(int, found.groups()), strict=True))
 
 
 def content(records: list[Record]) -> list[tuple[bytes, int]]:
