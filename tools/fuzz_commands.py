@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -24,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support import invariants
+from tests.support.measured import usage
 from tools.damage import damaged
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -120,19 +119,12 @@ def tried(case: int, *, is_process: bool = False) -> tuple[Ran, list[str]]:
 def _as_process(words: list[str], folder: Path) -> Ran:
     command = [sys.executable, "-m", "iscsitrace", *words]
     out, err = folder.with_suffix(".out"), folder.with_suffix(".err")
-    # until it runs its own program, a new process has this one's memory, and its peak
-    _forget_peak()
     with out.open("wb") as output, err.open("wb") as errors:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, cwd=ROOT)
-        impatience = threading.Timer(_PATIENCE_S, process.kill)
-        impatience.start()
-        _, status, used = os.wait4(process.pid, 0)
-        impatience.cancel()
-        process.returncode = os.waitstatus_to_exitcode(status)
+        used = usage(command, patience_s=_PATIENCE_S, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, cwd=ROOT)
     printed, said = (file.read_text(errors="replace") for file in (out, err))
     out.unlink()
     err.unlink()
-    return Ran(process.returncode, printed, said, used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+    return Ran(used.code, printed, said, used.processor_s, used.peak_bytes)
 
 
 def _in_process(words: list[str]) -> Ran:

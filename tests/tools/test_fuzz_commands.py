@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support.measured import usage
 from tools import fuzz_commands
 from tools.damage import damaged, places
 from tools.fuzz_commands import Ran, tried
@@ -24,6 +26,15 @@ def test_a_command_as_a_process() -> None:
     assert wrong == []
     assert ran.processor_s > 0
     assert ran.peak_bytes > 1 << 20
+
+
+def test_the_memory_of_a_command_is_its_own() -> None:
+    held = bytes(300_000_000).replace(b"\0", b"\1")
+    used = usage([sys.executable, "-c", "raise SystemExit(3)"])
+    assert held
+    assert used.code == 3
+    assert used.peak_bytes < 100_000_000
+    assert usage([sys.executable, "-c", "import time; time.sleep(60)"], patience_s=0.2).code < 0
 
 
 def test_every_reading_command_is_among_them() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import subprocess
 import sys
 import weakref
@@ -17,6 +16,7 @@ from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.watcher import Watcher
 from tests.support.conversation import Conversation, Session
+from tests.support.measured import usage
 from tests.support.transport import Path as NetworkPath
 
 HELD = 1300
@@ -85,14 +85,10 @@ def test_tables_of_past_looks_are_freed_without_a_search_for_them(
 
 def peak_mb(path: Path) -> float:
     """The most memory of a watch of this capture."""
-    code = (
-        "import resource, subprocess, sys; subprocess.run([sys.executable, '-m', 'iscsitrace', *sys.argv[1:]],"
-        " stdout=subprocess.DEVNULL, check=True); print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    )
     watch = ["watch", "--json", "--no-follow", "--interval", "30s", str(path)]
-    # of a process of its own, as the peak is that of all children so far
-    done = subprocess.run([sys.executable, "-c", code, *watch], env=os.environ, capture_output=True, check=True)
-    return int(done.stdout) * 1024 / 1e6
+    used = usage([sys.executable, "-m", "iscsitrace", *watch], stdout=subprocess.DEVNULL)
+    assert used.code == 0
+    return used.peak_bytes / 1e6
 
 
 def test_memory_does_not_grow_with_sessions_that_are_over(tmp_path: Path) -> None:
