@@ -96,8 +96,7 @@ def sessions_in_turn(capture: Capture, count: int) -> None:
     for number in range(count):
         connection = Connection(capture, number).log_in(isid=number)
         connection.read(2)
-        connection.packet(True, FIN | ACK)
-        connection.packet(False, FIN | ACK)
+        connection.close()
 
 
 @_family(100)
@@ -145,8 +144,7 @@ def reused_ports(capture: Capture, count: int) -> None:
     for number in range(count):
         connection = Connection(capture, 0).log_in(isid=number)
         connection.read(2)
-        connection.packet(True, FIN | ACK)
-        connection.packet(False, FIN | ACK)
+        connection.close()
 
 
 @_family(200)
@@ -404,7 +402,8 @@ class _OutOfOrder(Family):
     def write(self, file: Path, count: int) -> Path:
         capture = Capture()
         self.build(capture, count)
-        return capture.write(file, capture.moved(random.Random(1), 20))
+        capture.move(random.Random(1), 20)
+        return capture.write(file)
 
 
 FAMILIES["capture_order"] = _OutOfOrder(commands, 500)
@@ -422,10 +421,10 @@ class _Interfaces(Family):
             for number in range(count):
                 name = b"eth%05d" % number
                 out.write(block(1, struct.pack("<HHI", 1, 0, 262_144) + struct.pack("<HH", 2, len(name)) + name))
-            for number, (time_ns, frame) in enumerate(capture.packets):
-                ticks = time_ns // 1000
-                fields = struct.pack("<IIIII", number % count, ticks >> 32, ticks & 0xFFFFFFFF, len(frame), len(frame))
-                out.write(block(6, fields + frame))
+            for number, packet in enumerate(capture.packets):
+                ticks, length = packet.time_ns // 1000, packet.original_length
+                fields = struct.pack("<IIIII", number % count, ticks >> 32, ticks & 0xFFFFFFFF, length, length)
+                out.write(block(6, fields + packet.data))
         return file
 
 

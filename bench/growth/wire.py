@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterable
 from pathlib import Path
 
+from tests.support.capture_file import Record, write_pcap
 from tests.support.pdu import DATA_IN, LOGIN_REQUEST, LOGIN_RESPONSE, RESERVED_TAG, SCSI_COMMAND, SCSI_RESPONSE
-from tests.support.transport import ACK, ETHERNET, SYN
+from tests.support.transport import ACK, ETHERNET, FIN, SYN
 
 TEXT_REQUEST, TEXT_RESPONSE, TASK_MANAGEMENT, TASK_MANAGEMENT_RESPONSE = 0x04, 0x24, 0x02, 0x22
 FINAL, READ, WRITE, SIMPLE = 0x80, 0x40, 0x20, 1
@@ -29,25 +29,21 @@ class Capture:
 
     def __init__(self) -> None:
         self.now_ns = 1_700_000_000_000_000_000
-        self.packets: list[tuple[int, bytes]] = []
+        self.packets: list[Record] = []
 
     def add(self, frame: bytes) -> None:
         """A packet that is captured now."""
-        self.packets.append((self.now_ns, frame))
+        self.packets.append(Record(self.now_ns, frame, len(frame)))
         self.now_ns += STEP_NS
 
-    def write(self, file: Path, packets: Iterable[tuple[int, bytes]] | None = None) -> Path:
-        """The capture as a pcap file."""
-        with file.open("wb") as out:
-            out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262_144, ETHERNET))
-            for time_ns, frame in self.packets if packets is None else packets:
-                out.write(struct.pack("<IIII", *divmod(time_ns // 1000, 1_000_000), len(frame), len(frame)) + frame)
-        return file
+    def write(self, file: Path) -> Path:
+        """The packets as a pcap file."""
+        return write_pcap(file, self.packets, ETHERNET)
 
-    def moved(self, chance: random.Random, places: int) -> list[tuple[int, bytes]]:
-        """The packets with every tenth one captured up to so many places late, as with several queues."""
+    def move(self, chance: random.Random, places: int) -> None:
+        """Every tenth packet is captured up to so many places late, as with several queues."""
         keys = [place + (chance.randrange(places) if place % 10 == 0 else 0) for place in range(len(self.packets))]
-        return [self.packets[place] for place in sorted(range(len(keys)), key=keys.__getitem__)]
+        self.packets = [self.packets[place] for place in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
 class Connection:
@@ -87,6 +83,11 @@ class Connection:
         self.packet(False, SYN | ACK)
         self.packet(True, ACK)
         return self
+
+    def close(self) -> None:
+        """A FIN of each side."""
+        self.packet(True, FIN | ACK)
+        self.packet(False, FIN | ACK)
 
     def pdu(
         self,

@@ -435,8 +435,8 @@ class Finding:
 
 
 class _Times:
-    """The spans of a finding. Those of a story have a span for each of its sessions, and each session asks the same of
-    them: each answer is found once, and no span is compared with all others.
+    """The spans of a finding. A finding of a story has a span for each session, and is compared once for each session:
+    so each answer is kept, and no span is compared with all others.
     """
 
     def __init__(self, spans: Sequence[Span]) -> None:

@@ -245,13 +245,8 @@ def _path(line: Line, names: dict[int, dict[str, Any]]) -> Path:
     own = names.get(line.names["session"], {})
     address = str(line.names["initiator"]).rpartition(":")[0].strip("[]")
     return Path(
-        _label(own.get("initiator_name") or address), _label(own.get("target_name") or ""), line.names["target"]
+        printable(own.get("initiator_name") or address), printable(own.get("target_name") or ""), line.names["target"]
     )
-
-
-def _label(text: str) -> str:
-    """A name as a person can read it anywhere, whatever a login had."""
-    return printable(text)
 
 
 def _status(code: int) -> str:

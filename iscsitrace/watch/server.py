@@ -1,9 +1,9 @@
 """Serves metrics over HTTP: one thread, a limited number of connections, and a time limit for each request.
 
-Requests that came whole are served. Beyond the limit such a one takes the place of the oldest connection without one;
-others only of one that had its time, or they are refused. A scrape sends its request at once, so that a flood of
-connections does not keep it out. The pages come from prometheus-client; Tornado speaks HTTP and TLS. Nothing here knows
-a metric.
+At the limit a new connection replaces the oldest one that has not sent a request: at once if its own request has
+arrived, otherwise only if that one has been silent for a while; if there is none, it is refused. A scrape sends its
+request at once, so a flood of connections does not keep it out. The pages come from prometheus-client; Tornado speaks
+HTTP and TLS. Nothing here knows a metric.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CONNECTIONS_MAX: Final = 64
 REQUEST_S: Final = 5.0
 """Time for the TLS handshake and all headers of a request, and for the next one on the same connection."""
 _SERVED_S: Final = 1.0
-"""For that time a connection is kept whose request came whole."""
+"""A connection whose request had arrived is kept for so long."""
 _SILENT_S: Final = 0.5
 """After that time a connection without a request gives way to any other."""
 _TLS_HANDSHAKE: Final = b"\x16\x03"

@@ -17,34 +17,10 @@ pub fn append(crc: u32, bytes: &[u8]) -> u32 {
 }
 
 /// CRC32C of the bytes with CRC `crc`, followed by so many zeros: as many steps as their number has bits.
-///
-/// Zeros multiply the remainder by a power of x. Polynomials have their lowest power in the highest bit.
 #[must_use]
-pub fn append_zeros(crc: u32, mut count: usize) -> u32 {
-    /// x^8: one byte.
-    const BYTE: u32 = 1 << 23;
-    let (mut remainder, mut power) = (!crc, BYTE);
-    while count > 0 {
-        if count & 1 == 1 {
-            remainder = product(power, remainder);
-        }
-        power = product(power, power);
-        count >>= 1;
-    }
-    !remainder
-}
-
-/// The product of two polynomials, modulo that of CRC32C.
-fn product(one: u32, mut other: u32) -> u32 {
-    const POLYNOMIAL: u32 = 0x82f6_3b78;
-    let mut sum = 0;
-    for bit in (0..32).rev() {
-        if one >> bit & 1 == 1 {
-            sum ^= other;
-        }
-        other = other >> 1 ^ if other & 1 == 1 { POLYNOMIAL } else { 0 };
-    }
-    sum
+pub fn append_zeros(crc: u32, count: usize) -> u32 {
+    // the library moves a remainder behind other bytes; that of a CRC is inverted
+    !crc32c::crc32c_combine(!crc, 0, count)
 }
 
 /// The four bytes of a digest in the order in which they are sent.

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::rules::{Rule, Side};
 use super::sight::{Command, SETTLED_NS, Sight};
 use super::violations::Found;
-use crate::iscsi::connection::by_unit::{ByUnit, Unit};
+use crate::iscsi::by_unit::{ByUnit, Unit};
 use crate::iscsi::ranges::{DATA, Ranges};
 use crate::stream::stamp::Stamp;
 use crate::tables::CycleId;

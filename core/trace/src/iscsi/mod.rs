@@ -6,6 +6,7 @@
 //! framer      stream bytes of one direction -> PDUs
 //! login keys session    who talks to whom, with which parameters
 //! task        commands, data and statuses -> cycles (rows: cycle_row, pdu_row)
+//! by_unit     which open tasks a reset ends
 //! ranges      which numbers and bytes came, and which are missing between them
 //! data_numbers     which DataSN and R2TSN a task skipped
 //! exchange    everything that is not a SCSI command
@@ -17,6 +18,7 @@
 //! pdu digest_use continued_text    what these modules share
 //! ```
 
+pub mod by_unit;
 pub mod connection;
 pub mod continued_text;
 mod cycle_row;

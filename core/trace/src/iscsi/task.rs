@@ -11,7 +11,7 @@ use iscsitrace_wire::parameter_data::ParameterData;
 use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
-use super::connection::by_unit::Unit;
+use super::by_unit::Unit;
 use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some};
 use super::data_numbers::{Counted, DataNumbers, at_once};
 use super::pdu::Pdu;

@@ -64,6 +64,32 @@ impl Observation {
         self.offset + i64::from(self.length)
     }
 
+    /// A bare ACK that says nothing more, for tests.
+    #[cfg(test)]
+    pub fn bare(time_ns: i64, direction: usize) -> Self {
+        Self {
+            frame: 0,
+            time_ns,
+            direction,
+            flags: TcpFlags(0x10),
+            class: SegmentClass::Empty,
+            offset: 0,
+            length: 0,
+            is_progress: false,
+            left_of_pdu: None,
+            left_of_burst: 0,
+            acknowledged: None,
+            window: 0,
+            window_scale: None,
+            steps: None,
+            segment_max: None,
+            is_sack_permitted: None,
+            timestamps: None,
+            sacks: Default::default(),
+            sack_count: 0,
+        }
+    }
+
     /// The SACK blocks.
     pub fn sacks(&self) -> &[(i64, i64)] {
         self.sacks.get(..usize::from(self.sack_count)).unwrap_or_default()

@@ -65,34 +65,11 @@ impl Silences {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::senders::observation::SACK_BLOCKS_MAX;
-    use crate::stream::class::SegmentClass;
-    use iscsitrace_wire::frame::TcpFlags;
 
     const MS: i64 = 1_000_000;
 
     fn packet(ms: i64, steps: u16, length: u32) -> Observation {
-        Observation {
-            frame: 0,
-            time_ns: ms * MS,
-            direction: 1,
-            flags: TcpFlags(0x10),
-            class: SegmentClass::Empty,
-            offset: 0,
-            length,
-            is_progress: false,
-            left_of_pdu: None,
-            left_of_burst: 0,
-            acknowledged: None,
-            window: 0,
-            window_scale: None,
-            steps: Some(steps),
-            segment_max: None,
-            is_sack_permitted: None,
-            timestamps: None,
-            sacks: [(0, 0); SACK_BLOCKS_MAX],
-            sack_count: 0,
-        }
+        Observation { length, steps: Some(steps), ..Observation::bare(ms * MS, 1) }
     }
 
     /// Packets without payload at these times in ms, with these steps.

@@ -180,7 +180,6 @@ mod tests {
     use crate::senders::acks::Acks;
     use crate::senders::sent_clock::TICK_NS as MS;
     use crate::stream::class::SegmentClass;
-    use iscsitrace_wire::frame::TcpFlags;
 
     const SEGMENT: i64 = 1000;
     const WINDOW: u16 = 12_000;
@@ -216,24 +215,14 @@ mod tests {
         fn packet(&self, time_ms: i64, value_ms: i64, echo_ms: i64) -> Observation {
             Observation {
                 frame: 1,
-                time_ns: time_ms * MS,
-                direction: 1,
-                flags: TcpFlags(0x10),
                 class: SegmentClass::New,
                 offset: self.sent,
                 length: SEGMENT as u32,
-                is_progress: false,
-                left_of_pdu: None,
-                left_of_burst: 0,
-                acknowledged: None,
                 window: self.window,
                 window_scale: Some(0),
-                steps: None,
-                segment_max: None,
                 is_sack_permitted: Some(true),
                 timestamps: Some((u32::try_from(value_ms).unwrap(), u32::try_from(echo_ms).unwrap())),
-                sacks: Default::default(),
-                sack_count: 0,
+                ..Observation::bare(time_ms * MS, 1)
             }
         }
 

@@ -12,8 +12,9 @@ use super::portal::Portal;
 const IDLE_NS: i64 = 1_000_000_000;
 
 impl Portal {
-    /// Whether a new connection from an address may log in. Where too many do so, that one gives way which has sent nothing
-    /// for longest, of the address that has most of them: for another address at once, for its own after [`IDLE_NS`].
+    /// Whether a new connection from an address may log in. At the limit it takes the place of a connection that is logging in
+    /// from the address with most of these: the one that has been silent for longest. An address with as many of its own can
+    /// do so only after [`IDLE_NS`] of silence.
     pub(super) fn makes_room(&mut self, now_ns: i64, address: IpAddr) -> bool {
         let limits = &self.settings.limits;
         if self.connections.len() >= limits.connection_count || self.guesses.has_to_wait(now_ns, address) {

@@ -45,11 +45,9 @@ impl Guesses {
 
 /// An IPv4 address; of an IPv6 address its network, in which a host may have any address.
 pub(super) fn site(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => address
-            .to_ipv4_mapped()
-            .map_or_else(|| IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)), IpAddr::V4),
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        address => address,
     }
 }
 

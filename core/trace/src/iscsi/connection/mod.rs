@@ -4,7 +4,6 @@
 //! stay on their connection (RFC 7143 section 4.2.5.1: connection allegiance).
 
 mod acknowledged;
-pub mod by_unit;
 mod cut_header;
 mod data_packets;
 mod descriptions;
@@ -33,6 +32,7 @@ use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
 use rustc_hash::FxHashMap;
 
+use super::by_unit::ByUnit;
 use super::cycle_row::DataOutBurst;
 use super::digest_use::Digests;
 use super::exchange::Exchanges;
@@ -52,7 +52,6 @@ use crate::counters::Counter;
 use crate::stream::closing::Closing;
 use crate::tables::{CycleId, NULL_NS, WriteStart};
 use acknowledged::Acknowledged;
-use by_unit::ByUnit;
 use data_packets::LastDataPacket;
 use descriptions::Descriptions;
 use expected::Expected;

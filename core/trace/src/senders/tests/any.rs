@@ -32,25 +32,18 @@ fn any_observation() -> impl Strategy<Value = Observation> {
         |(time_ns, direction, (offset, length, class, acknowledged, is_within_pdu), rest, flags)| {
             let (timestamps, sacks, sack_count, window, window_scale) = rest;
             Observation {
-                frame: 0,
-                time_ns,
-                direction,
                 flags: TcpFlags(flags),
                 class: if length > 0 { class } else { SegmentClass::Empty },
                 offset,
                 length,
-                is_progress: false,
                 left_of_pdu: is_within_pdu.then_some(0),
-                left_of_burst: 0,
                 acknowledged,
                 window,
                 window_scale,
-                steps: None,
-                segment_max: None,
-                is_sack_permitted: None,
                 timestamps,
                 sacks: sacks.map(|(left, length)| (left * SEGMENT, (left + length) * SEGMENT)),
                 sack_count,
+                ..Observation::bare(time_ns, direction)
             }
         },
     )

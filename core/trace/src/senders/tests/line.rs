@@ -13,7 +13,6 @@ use crate::senders::timeline::Hosts;
 use crate::senders::timeline::Timeline;
 use crate::stream::class::SegmentClass;
 use crate::tables::{NULL_NS, NULL_U32, SenderRow, Senders};
-use iscsitrace_wire::frame::TcpFlags;
 
 const SEGMENT: i64 = 1448;
 /// With Ethernet, IPv4, TCP and timestamps.
@@ -177,27 +176,7 @@ fn filled(timelines: &mut [Timeline]) -> Senders {
 }
 
 fn observation(time_ns: i64) -> Observation {
-    Observation {
-        frame: 0,
-        time_ns,
-        direction: 0,
-        flags: TcpFlags(0x10),
-        class: SegmentClass::New,
-        offset: 0,
-        length: 0,
-        is_progress: false,
-        left_of_pdu: None,
-        left_of_burst: 0,
-        acknowledged: None,
-        window: 0,
-        window_scale: None,
-        steps: None,
-        segment_max: None,
-        is_sack_permitted: None,
-        timestamps: None,
-        sacks: Default::default(),
-        sack_count: 0,
-    }
+    Observation { class: SegmentClass::New, ..Observation::bare(time_ns, 0) }
 }
 
 /// Within 1 %.

@@ -65,24 +65,15 @@ impl Conversation {
         self.frame += 1;
         Observation {
             frame: self.frame,
-            time_ns,
-            direction,
-            flags: TcpFlags(ACK),
             class: if length > 0 { SegmentClass::New } else { SegmentClass::Empty },
             offset,
             length,
-            is_progress: false,
-            left_of_pdu: None,
-            left_of_burst: 0,
             acknowledged: acks,
             window: self.window,
             window_scale: self.scale,
-            steps: None,
             segment_max: Some(SEGMENT as u16),
             is_sack_permitted: self.has_sack,
-            timestamps: None,
-            sacks: Default::default(),
-            sack_count: 0,
+            ..Observation::bare(time_ns, direction)
         }
     }
 

@@ -1,7 +1,7 @@
 //! The open tasks by logical unit, for the resets that end them: each reset looks at no task that it leaves alone.
 //!
-//! Built when a reset asks first. Tasks that ended stay until a reset meets them, or until they are the most: then all of it
-//! goes, and the next reset builds it again.
+//! Built for the first reset. Ended tasks stay in it until a reset comes across them. Once they outnumber the open ones, it is
+//! dropped, and the next reset builds it anew.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
