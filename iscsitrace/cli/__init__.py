@@ -20,7 +20,7 @@ from typing import IO, Any, TextIO
 
 import click
 
-from iscsitrace.errors import InputInvalid, IscsitraceError, MemoryShort
+from iscsitrace.errors import EXTRAS, ExtraMissing, InputInvalid, IscsitraceError, MemoryShort
 
 READ, RECORD, TRAFFIC = "read", "record", "traffic"
 GROUPS = {
@@ -217,7 +217,11 @@ class _Commands(click.Group):
             ctx.exit(InputInvalid.exit_code)
         except (MemoryError, ImportError) as error:
             if isinstance(error, ImportError) and _NO_ROOM not in str(error):
-                raise
+                missing = (error.name or "").partition(".")[0]
+                if missing not in EXTRAS:
+                    raise
+                _OneLine(ExtraMissing(f"iscsitrace {ctx.invoked_subcommand}", missing, EXTRAS[missing])).show()
+                ctx.exit(ExtraMissing.exit_code)
             _OneLine(MemoryShort("not enough memory, or less than --max-memory allows")).show()
             ctx.exit(MemoryShort.exit_code)
         except KeyboardInterrupt:

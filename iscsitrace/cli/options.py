@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import functools
 import re
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,12 +21,12 @@ from iscsitrace.cli.sections import Option
 from iscsitrace.cli.units import Moment, When
 from iscsitrace.errors import InputInvalid
 from iscsitrace.show.line import say
+from iscsitrace.show.progress import Progress
 
 if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
     from iscsitrace.taps.inputs import Inputs
 
-_PATIENCE_S = 0.5
 _CAPTURE_NAME = re.compile(r"[^.].*\.(pcap|pcapng|cap)(\.(gz|zst|lz4))?", re.IGNORECASE)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -83,16 +81,15 @@ class CaptureInput:
         """What to call while captures are read: draws the progress bar, and holds the limit of memory, above which
         ``instead`` is the advice.
         """
-        bar = ReadingProgress() if self.has_progress and sys.stderr.isatty() else None
+        bar = reading_progress(is_wanted=self.has_progress)
         limit = MemoryLimit(self.max_memory_bytes, instead) if self.max_memory_bytes is not None else None
         try:
-            yield together([*([bar.show] if bar else []), *([limit.check] if limit else [])])
+            yield together([*([bar.draw] if bar.is_wanted else []), *([limit.check] if limit else [])])
             if limit:
                 # a short pass reports nothing
                 limit.check(0, None)
         finally:
-            if bar:
-                bar.close()
+            bar.close()
 
     def read(
         self, tables: Iterable[str] = (), loading: Sequence[str] = (), written: Iterable[Path] | None = ()
@@ -142,32 +139,9 @@ class CaptureInput:
         return read_inputs(unnamed, named, are_synchronised=self.are_clocks_synchronised, tables=tables, **options)
 
 
-class ReadingProgress:
-    """A bar on stderr that appears once reading has taken half a second."""
-
-    def __init__(self) -> None:
-        self._started = time.monotonic()
-        self._bar: Any = None
-        self._task: Any = None
-
-    def show(self, bytes_done: int, bytes_total: int | None) -> None:
-        """Draws how much was read."""
-        if self._bar is None:
-            if time.monotonic() - self._started < _PATIENCE_S:
-                return
-            from rich.console import Console
-            from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
-
-            columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-            self._bar = Progress("reading", *columns, console=Console(stderr=True), transient=True)
-            self._task = self._bar.add_task("reading", total=bytes_total)
-            self._bar.start()
-        self._bar.update(self._task, completed=bytes_done, total=bytes_total)
-
-    def close(self) -> None:
-        """Removes the bar."""
-        if self._bar is not None:
-            self._bar.stop()
+def reading_progress(*, is_wanted: bool = True) -> Progress:
+    """The bar of reading captures."""
+    return Progress("reading", is_wanted=is_wanted, counts_bytes=True)
 
 
 def files_of(source: str, *, has_experiments: bool) -> list[str]:

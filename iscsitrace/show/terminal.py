@@ -1,6 +1,7 @@
 """The terminal: headings, lines and tables of text, or one JSON document.
 
-On a terminal tables are drawn by Rich; into a pipe they are plain aligned text without colour, the same every time.
+A table is aligned text. On a terminal its headings are bold, and sentences in it are folded where it would be too wide;
+into a pipe it is the same every time.
 Text from a capture is shown with its control characters escaped, so that no capture can drive a terminal.
 """
 
@@ -11,7 +12,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, zip_longest
 from typing import Any, TypeAlias
 
 import click
@@ -39,7 +40,7 @@ _FILTER = "frame.number in {"
 _PROSE_WIDTH = 24
 """Columns of sentences may be folded to this width."""
 _COLUMN_GAP = 2
-"""Blanks beside each column."""
+"""Blanks between columns."""
 _MOST_ROWS = 500
 """Rows of a table on a terminal; a pipe gets all."""
 _MOST_TURNED = 8
@@ -120,52 +121,54 @@ def _show_grid(found: Grid) -> None:
     if not grid.rows:
         click.echo("(none)")
     elif not sys.stdout.isatty():
-        _show_plain(grid, grid.rows)
+        _show_aligned(grid, grid.rows, _whole_widths(grid, grid.rows))
     else:
         cut = grid.rows[:_MOST_ROWS]
-        if not _show_rich(grid, cut) and not _show_turned(grid, cut):
-            _show_plain(grid, cut)
+        widths = _folded_widths(grid, cut, shutil.get_terminal_size().columns)
+        if widths is not None:
+            _show_aligned(grid, cut, widths)
+        elif not _show_turned(grid, cut):
+            _show_aligned(grid, cut, _whole_widths(grid, cut))
         for note in more_rows(len(grid.rows) - len(cut)):
             show_line(f"{note} A pipe gets all of them, as in: iscsitrace ... | less -S")
     for note in found.notes:
         show_line(note)
 
 
-def _show_plain(grid: Grid, rows: _Rows) -> None:
-    widths = [max(map(len, texts)) for texts in zip(grid.columns, *rows, strict=True)]
-    is_number = grid.is_number
+def _whole_widths(grid: Grid, rows: _Rows) -> list[int]:
+    return [max(map(len, texts)) for texts in zip(grid.columns, *rows, strict=True)]
+
+
+def _folded_widths(grid: Grid, rows: _Rows, columns: int) -> list[int] | None:
+    """The widths of a table that fits so many columns, with none but its headings and sentences folded; or None."""
+    texts = list(zip(grid.columns, *rows, strict=True))
+    whole = _whole_widths(grid, rows)
+    least = [max([*map(len, heading.split()), *map(_narrow, cells)]) for heading, *cells in texts]
+    room = columns - _COLUMN_GAP * (len(texts) - 1)
+    if sum(least) > room:
+        return None
+    # the widest first: no column is folded to less than one that is left whole
+    widest = max(whole)
+    while sum(widths := [max(low, min(high, widest)) for low, high in zip(least, whole, strict=True)]) > room:
+        widest -= 1
+    return widths
+
+
+def _show_aligned(grid: Grid, rows: _Rows, widths: Sequence[int]) -> None:
     for line in (grid.columns, *rows):
-        padded = [
-            cell.rjust(width) if is_right else cell.ljust(width)
-            for cell, width, is_right in zip(line, widths, is_number, strict=True)
-        ]
-        click.echo("  ".join(padded).rstrip())
+        folded = [_folded(cell, width) for cell, width in zip(line, widths, strict=True)]
+        for cells in zip_longest(*folded, fillvalue=""):
+            padded = [
+                cell.rjust(width) if is_right else cell.ljust(width)
+                for cell, width, is_right in zip(cells, widths, grid.is_number, strict=True)
+            ]
+            click.secho((" " * _COLUMN_GAP).join(padded).rstrip(), bold=True if line is grid.columns else None)
 
 
-def _show_rich(grid: Grid, rows: _Rows) -> bool:
-    """Draws the table, if it fits the terminal with none but its headings and prose folded."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    console = Console(highlight=False)
-    columns = list(zip(grid.columns, zip(*rows, strict=True), grid.is_number, strict=True))
-    whole = [max(map(len, (heading, *cells))) for heading, cells, _ in columns]
-    narrow = [max([*map(len, heading.split()), *map(_narrow, cells)]) for heading, cells, _ in columns]
-    gaps = _COLUMN_GAP * len(columns)
-    if sum(narrow) + gaps > console.width:
-        return False
-    is_folded = sum(whole) + gaps > console.width
-    for (heading, cells, right), width in zip(columns, narrow, strict=True):
-        is_one_line = not any(" " in cell for cell in cells)
-        lines = textwrap.wrap(heading, width) if is_folded and is_one_line else [heading]
-        drawn.add_column(Text("\n".join(lines)), justify="right" if right else "left", no_wrap=is_one_line)
-    for row in rows:
-        drawn.add_row(*(Text(cell) for cell in row))  # Text, for a name from a capture is no markup
-    console.print(drawn)
-    return True
+def _folded(cell: str, width: int) -> list[str]:
+    if len(cell) <= width:
+        return [cell]
+    return textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False)
 
 
 def _narrow(cell: str) -> int:

@@ -282,7 +282,9 @@ def _load(*modules: str) -> None:
     with suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, get_native_id(), _LOADING_NICENESS)
     for module in modules:
-        import_module(module)
+        # what is not installed is said by who needs it
+        with suppress(ImportError):
+            import_module(module)
 
 
 def named(sources: Iterable[Source]) -> list[str | bytes | BinaryIO]:

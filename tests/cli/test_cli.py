@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iscsitrace.cli import COMMANDS, main, options
-from iscsitrace.show import terminal
+from iscsitrace.show import progress, terminal
 from iscsitrace.show.document import table
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import SCHEMA_VERSION
@@ -368,20 +368,21 @@ def test_a_missing_pyshark_is_a_one_line_error_with_its_package(monkeypatch: pyt
 def test_progress_appears_on_stderr_if_reading_takes_long(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    progress = options.ReadingProgress()
-    progress.show(1, 100)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    bar = options.reading_progress()
+    bar.draw(1, 100)
     assert capsys.readouterr() == ("", "")
-    monkeypatch.setattr(options, "_PATIENCE_S", 0)
-    progress.show(50, 100)
-    progress.close()
+    monkeypatch.setattr(progress, "_PATIENCE_S", 0)
+    bar.draw(50, 100)
+    bar.close()
     out, err = capsys.readouterr()
     assert out == ""
     assert "reading" in err
+    assert "50.0/100" in err
     # it is gone at the end
-    assert not progress._bar.live.is_started
-    options.ReadingProgress().close()
+    assert err.endswith("\r")
+    assert not err.rsplit("\r", 2)[1].strip()
+    options.reading_progress().close()
 
 
 def test_without_a_terminal_there_is_no_progress(core: Any, run: Run) -> None:
@@ -511,9 +512,25 @@ def test_a_closed_output_pipe_of_help_is_no_error(arguments: list[str]) -> None:
 def test_a_number_is_never_wrapped(
     columns: int, is_drawn: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A table that is too wide for the terminal is printed as plain lines; only sentences are wrapped."""
-    monkeypatch.setenv("COLUMNS", str(columns))
+    """A table that is too wide for the terminal is not folded; only sentences are."""
     number, sentence = "123456789.012", "a sentence that is much longer than the column it stands in " * 4
     grid = table(("first", "second", "third", "meaning"), [(number, number, number, sentence)])
-    assert terminal._show_rich(grid, grid.rows) is is_drawn
-    assert capsys.readouterr().out.count(number) == 3 * is_drawn
+    widths = terminal._folded_widths(grid, grid.rows, columns)
+    assert (widths is not None) is is_drawn
+    if widths is not None:
+        terminal._show_aligned(grid, grid.rows, widths)
+        out = capsys.readouterr().out
+        assert out.count(number) == 3
+        assert max(map(len, out.splitlines())) <= columns
+        assert " ".join(out.split()).count("longer than the column") >= 1
+
+
+def test_a_folded_table_fits_and_loses_no_word() -> None:
+    sentence = "one two three four five six seven eight nine ten eleven twelve"
+    grid = table(("key", "meaning", "advice"), [("a", sentence, sentence), ("b", "short", "")])
+    for columns in (60, 80, 120, 200):
+        widths = terminal._folded_widths(grid, grid.rows, columns)
+        assert widths is not None
+        assert sum(widths) + 2 * terminal._COLUMN_GAP <= columns
+        words = [word for width in widths[1:] for line in terminal._folded(sentence, width) for word in line.split()]
+        assert words == 2 * sentence.split()

@@ -23,7 +23,7 @@ from iscsitrace.cli.traffic import experiment
 from iscsitrace.compare import truth as truth_analysis
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import traffic, truth_file
-from iscsitrace.show import run_progress
+from iscsitrace.show import progress as bars
 from iscsitrace.wording.login_keys import LOGIN_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -552,10 +552,10 @@ def test_progress_appears_on_stderr_if_a_run_takes_long(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    progress = run_progress.Progress("simulating")
+    progress = bars.Progress("simulating")
     progress.show(1, 100, "1 packets")
     assert capsys.readouterr() == ("", "")
-    monkeypatch.setattr(run_progress, "_PATIENCE_S", 0)
+    monkeypatch.setattr(bars, "_PATIENCE_S", 0)
     assert progress.show(50, 100, "50 packets") is False
     progress.close()
     out, err = capsys.readouterr()

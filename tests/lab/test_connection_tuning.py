@@ -13,7 +13,7 @@ from iscsitrace.cli import main
 from iscsitrace.cli.traffic import run_options, simulate
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.settings import structs as settings
-from iscsitrace.show import run_progress
+from iscsitrace.show import progress as bars
 from iscsitrace.studies import definition, experiment, from_truth, points, repeats, tables
 from iscsitrace.studies.definition import Definition
 from iscsitrace.studies.results import Results
@@ -314,8 +314,8 @@ def test_the_studies_of_connections_can_be_read() -> None:
 
 def test_each_step_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setattr(run_progress, "_PATIENCE_S", 0.0)
-    progress = run_progress.Progress("read")
+    monkeypatch.setattr(bars, "_PATIENCE_S", 0.0)
+    progress = bars.Progress("read")
     step = {"time_s": 3.25, "why": "4 connections: 15.4 MB/s; more connections add up", "next_connections": 6}
     seen = {"is_running": True, "bytes": 10**7, "total_bytes": None, "elapsed_ns": 4, "duration_ns": 10}
     for count in (0, 1, 1):

@@ -21,7 +21,11 @@ LOCK = tomllib.loads((ROOT / "core" / "Cargo.lock").read_text())["package"]
 POLICY = tomllib.loads((ROOT / "core" / "deny.toml").read_text())
 PINS = dict(line.split("==") for line in (ROOT / "tools" / "constraints.txt").read_text().split())
 EXTRAS = PROJECT["optional-dependencies"]
-INSTALLED = sorted({*PROJECT["dependencies"], *(each for name in EXTRAS if name != "mutants" for each in EXTRAS[name])})
+INSTALLED = sorted(
+    each
+    for each in {*PROJECT["dependencies"], *(each for name in EXTRAS if name != "mutants" for each in EXTRAS[name])}
+    if not each.startswith("iscsitrace[")
+)
 COPYLEFT = re.compile(r"\bA?GPL|\bLGPL|General Public", re.IGNORECASE)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
 from iscsitrace.cli import own_process
-from iscsitrace.cli.options import ReadingProgress, as_json, files_of
+from iscsitrace.cli.options import as_json, files_of, reading_progress
 from iscsitrace.show import files as output_file
 from iscsitrace.show.terminal import show, show_json
 
@@ -61,7 +60,7 @@ def command(
     output_file.check(path, is_forced=force, inputs=sources)
     key = new_key() if key_file is None else key_of(key_file)
     own_process.confine([path.parent])
-    progress = None if no_progress or not sys.stderr.isatty() else ReadingProgress()
+    progress = reading_progress(is_wanted=not no_progress)
     try:
         with output_file.written_aside(path) as partial:
             counts = anonymise(
@@ -70,11 +69,10 @@ def command(
                 key,
                 keeps_models=keeps_models,
                 drops_others=drops_others,
-                progress=progress.show if progress else None,
+                progress=progress.draw if progress.is_wanted else None,
             )
     finally:
-        if progress:
-            progress.close()
+        progress.close()
     if is_json:
         show_json(reporter.as_dict(path, counts))
     else:

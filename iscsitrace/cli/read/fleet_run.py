@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from iscsitrace.cli.options import ReadingProgress
+from iscsitrace.cli.options import reading_progress
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.show.line import say
 
@@ -64,11 +63,11 @@ def command(
     from iscsitrace.show.fleet import lines
 
     tables = tuple(each.strip() for each in names.split(",") if each.strip()) if names is not None else TABLES
-    progress = ReadingProgress() if not is_quiet and sys.stderr.isatty() else None
+    progress = reading_progress(is_wanted=not is_quiet)
     try:
         with wishing() as wish:
             watch = Watch(
-                show=progress.show if progress else _show_nothing,
+                show=progress.draw,
                 say=_show_nothing if is_quiet else _say,
                 is_stopped=lambda: wish.is_there,
             )
@@ -81,8 +80,7 @@ def command(
                 watch=watch,
             )
     finally:
-        if progress:
-            progress.close()
+        progress.close()
     for line in lines(result, is_quiet=is_quiet):
         say(line)
 

@@ -10,7 +10,7 @@ import click
 
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.show.line import say
-from iscsitrace.show.run_progress import Progress
+from iscsitrace.show.progress import Progress
 from iscsitrace.show.terminal import show_json, show_table
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import MODES
 from iscsitrace.show import initiator_results
-from iscsitrace.show.run_progress import Progress
+from iscsitrace.show.progress import Progress
 from iscsitrace.show.terminal import show_json
 
 _EXIT_INTERRUPTED = 130

@@ -29,7 +29,7 @@ from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import OPERATIONS
 from iscsitrace.show import initiator_results, run_results
 from iscsitrace.show.line import say
-from iscsitrace.show.run_progress import Progress
+from iscsitrace.show.progress import Progress
 from iscsitrace.show.terminal import show_json
 
 if TYPE_CHECKING:

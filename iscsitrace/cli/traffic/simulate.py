@@ -14,7 +14,7 @@ from iscsitrace.cli.traffic.target_options import faults_of, lists_faults
 from iscsitrace.lab.settings import structs
 from iscsitrace.show import initiator_results, run_results
 from iscsitrace.show.line import say
-from iscsitrace.show.run_progress import Progress
+from iscsitrace.show.progress import Progress
 from iscsitrace.show.terminal import show_json
 
 _DEFAULT_BYTES = 16 << 20
