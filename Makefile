@@ -37,6 +37,9 @@ WORKERS := $(shell expr $$(nproc) + 1)
 # .ci/run has cargo run by another program, which is no concern of maturin
 unexport CARGO
 CARGO := cargo
+# how the wheel is compiled; quick for a trial
+PROFILE ?= release
+DEVELOP := VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --locked
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
 WORKSPACE := --manifest-path core/Cargo.toml --locked
 
@@ -49,9 +52,9 @@ help: ## list the chores
 
 setup: build/setup.stamp ## install what is missing: system packages, Rust, a Python environment in .venv
 
-build: build/build.stamp ## compile the Rust core (release) and install the package into .venv
+build: build/build.stamp ## compile the Rust core, fully optimised, and install the package into .venv
 
-demo: build/build.stamp ## simulate a WAN; analyse it and the sample captures; write a report
+demo: build/module.stamp ## simulate a WAN; analyse it and the sample captures; write a report
 	@$(BIN)/python -m tools.demo
 
 # a path, or a test: make test T=tests/findings
@@ -59,12 +62,12 @@ T ?=
 ifeq ($(T),)
 test: test-rust test-python ## run all tests; T=PATH runs only the tests of a file or folder
 else
-test: build/build.stamp
+test: build/ready.stamp
 	$(PYTEST) --numprocesses=$(WORKERS) --dist=worksteal $(T)
 endif
 
 # the checks that a change breaks most often
-quick: build/build.stamp quick-rust ## lint and the quick tests, in a few minutes when all is compiled
+quick: build/ready.stamp quick-rust ## lint and the quick tests, in a few minutes when all is compiled
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -85,7 +88,7 @@ test-rust: build/system.stamp
 # Tests in real time run one at a time, at real-time priority, beside the others (before them, where this priority is
 # not allowed). Tests of WAITING mostly wait for programs of others, and run one at a time beside the others, too. The
 # output of both comes at the end.
-test-python: build/build.stamp build/peers.stamp build/bytecode.stamp
+test-python: build/ready.stamp build/peers.stamp build/bytecode.stamp
 	@mkdir -p build
 	$(PYTEST) -m needs_root --durations=10 --basetemp=build/real-time \
 		$$(grep -rl --include='test_*.py' needs_root tests) > build/real-time.log 2>&1 & real_time=$$!; failed=0; \
@@ -96,10 +99,10 @@ test-python: build/build.stamp build/peers.stamp build/bytecode.stamp
 	wait $$waiting || failed=1; wait $$real_time || failed=1; \
 	cat build/waiting.log build/real-time.log; exit $$failed
 
-test-guests: build/build.stamp ## run the scenarios of guests: an hour; needs QEMU and root
+test-guests: build/ready.stamp ## run the scenarios of guests: an hour; needs QEMU and root
 	$(PYTEST) -m needs_guests --durations=0 tests/lab/guests
 
-wireshark-versions: build/build.stamp ## run the tests of Wireshark's side under Debian 13's and unstable's tshark (400 MB)
+wireshark-versions: build/ready.stamp ## run the tests of Wireshark's side under Debian 13's and unstable's tshark (400 MB)
 	tools/setup userlands
 	$(BIN)/python -m tools.wireshark_versions
 
@@ -109,7 +112,7 @@ lint-rust: build/setup.stamp
 	$(CARGO) fmt --manifest-path core/Cargo.toml --all --check
 	$(CARGO) clippy $(WORKSPACE) --workspace --all-targets -- -D warnings
 
-lint-python: build/build.stamp
+lint-python: build/ready.stamp
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -181,24 +184,24 @@ bench-watch: build/build.stamp build/peers.stamp ## run watch for ten minutes at
 bench-soak: build/build.stamp ## run watch for 20 minutes with 60 new connections a second; memory and descriptors
 	$(BIN)/python -m bench.soak
 
-guests: build/build.stamp ## make the image of the guests: Debian's kernel, open-iscsi, LIO and tgt (130 MB, some minutes)
+guests: build/ready.stamp ## make the image of the guests: Debian's kernel, open-iscsi, LIO and tgt (130 MB, some minutes)
 	tools/setup guests
 	$(BIN)/python -m iscsitrace.lab.guests.image
 
 fuzz: build/system.stamp ## feed damaged input to each reader for FUZZ_SECONDS
 	tools/fuzz $(FUZZ_SECONDS)
 
-fuzz-commands: build/build.stamp ## run reading commands on FUZZ_COUNT damaged captures, in this process and as processes
+fuzz-commands: build/ready.stamp ## run reading commands on FUZZ_COUNT damaged captures, in this process and as processes
 	$(BIN)/python -m tools.fuzz_commands --count $(FUZZ_COUNT)
 	$(BIN)/python -m tools.fuzz_commands --count $$(($(FUZZ_COUNT) / 10)) --seed 1000000 --commands
 
 audit: build/setup.stamp ## check sources, licences and known vulnerabilities of dependencies (network)
 	tools/audit
 
-mutants: build/build.stamp build/mutants.stamp ## mutation testing: MUTANTS=300 in Python, RUST_MUTANTS=100 in Rust; list the survivors
+mutants: build/ready.stamp build/mutants.stamp ## mutation testing: MUTANTS=300 in Python, RUST_MUTANTS=100 in Rust; list the survivors
 	MUTANTS=$(MUTANTS) RUST_MUTANTS=$(RUST_MUTANTS) SEED=$(SEED) $(BIN)/python -m tools.mutants
 
-docs: build/build.stamp ## write the generated pages and images in docs/
+docs: build/ready.stamp ## write the generated pages and images in docs/
 	$(BIN)/python -m tools.docs
 	$(BIN)/python -m tools.reproduction
 	$(BIN)/python -m tools.tutorial
@@ -206,24 +209,24 @@ docs: build/build.stamp ## write the generated pages and images in docs/
 	$(BIN)/python -m tools.plots
 
 # a run that was interrupted continues; finished points of unchanged settings are kept; 1: some points failed
-reproduction: build/build.stamp ## run all studies in virtual time, record them, write docs/reproduction.md (half an hour)
+reproduction: build/ready.stamp ## run all studies in virtual time, record them, write docs/reproduction.md (half an hour)
 	for file in iscsitrace/studies/definitions/*.toml; do \
 		name=$$(basename $$file .toml); \
 		$(BIN)/iscsitrace lab run $$name -o build/studies/$$name --keep none > build/$$name.log || [ $$? = 1 ]; \
 	done
 	$(BIN)/python -m tools.reproduction --record build/studies/*
 
-plugin: build/build.stamp ## assemble plugins/iscsitrace.lua from plugins/lua
+plugin: build/ready.stamp ## assemble plugins/iscsitrace.lua from plugins/lua
 	$(BIN)/python -m tools.plugin
 
-screenshots: build/build.stamp ## take the screenshots of docs/plugins.md, into build/screenshots (needs wireshark and Xvfb)
+screenshots: build/ready.stamp ## take the screenshots of docs/plugins.md, into build/screenshots (needs wireshark and Xvfb)
 	$(BIN)/python -m tools.wireshark_screenshots build/screenshots
 
 samples: build/setup.stamp ## regenerate the simulated samples/, and the others from RECORDINGS=FOLDER
 	$(BIN)/python -m tools.samples $(RECORDINGS)
 
-wheel: build/build.stamp ## build a wheel that includes libpcap, and test it in a fresh environment
-	tools/wheel
+wheel: build/ready.stamp build/wheel.stamp ## build a wheel for Linux with glibc 2.28 or newer, with libpcap in it, and test it alone
+	tools/wheel $(PROFILE)
 
 userlands: ## install the wheel of dist/ into clean userlands of Debian 12 and 13, and run it there (root)
 	tools/setup userlands
@@ -233,9 +236,9 @@ clean: ## remove all files made by these chores, .venv included
 	rm -rf build dist core/target $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	rm -f iscsitrace/_core*.so
 
-# without .venv, run the setup even if its stamp exists
+# without .venv, run the setup even if its stamps exist
 ifeq ($(wildcard $(BIN)/python),)
-.PHONY: build/setup.stamp
+.PHONY: build/python.stamp build/setup.stamp
 endif
 
 # system packages and Rust: all that the tests of Rust need
@@ -243,7 +246,12 @@ build/system.stamp: tools/setup rust-toolchain.toml
 	tools/setup system
 	@touch $@
 
-build/setup.stamp: tools/setup tools/constraints.txt pyproject.toml build/system.stamp
+# Rust, and a Python environment that the module is built in: all that the demo needs
+build/python.stamp: tools/setup tools/constraints.txt pyproject.toml
+	tools/setup build
+	@touch $@
+
+build/setup.stamp: build/python.stamp build/system.stamp
 	tools/setup
 	@touch $@
 
@@ -252,17 +260,31 @@ build/peers.stamp: tools/setup build/system.stamp
 	tools/setup peers
 	@touch $@
 
+# zig, which links for an older glibc, needed only by `make wheel`
+build/wheel.stamp: tools/setup build/setup.stamp
+	tools/setup wheel
+	@touch $@
+
 # cosmic-ray, coverage and cargo-mutants, needed only by `make mutants`
 build/mutants.stamp: tools/setup build/setup.stamp
 	tools/setup mutants
 	@touch $@
 
 # the tests of a clean clone are compiled once, not by each process that runs some of them
-build/bytecode.stamp: | build/build.stamp
+build/bytecode.stamp: | build/ready.stamp
 	@mkdir -p build
 	$(PYTEST) --collect-only -q > build/collected.log || { cat build/collected.log; exit 1; }
 	@touch $@
 
 build/build.stamp: build/setup.stamp $(RUST_FILES)
-	VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release --locked
+	$(DEVELOP) --release
+	@touch build/module.stamp $@
+
+# the same, compiled quickly: what the demo and the tests run; never in place of a newer one of `make build`
+build/module.stamp: build/python.stamp $(RUST_FILES)
+	@echo "compiling the Rust core: about two minutes on two processors, once"
+	$(DEVELOP) --profile quick
+	@touch $@
+
+build/ready.stamp: build/module.stamp build/setup.stamp
 	@touch $@

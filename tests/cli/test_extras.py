@@ -28,7 +28,12 @@ OTHERS = (
     "pyshark",
     "yaml",
 )
-BARE = f"import sys; sys.argv[0] = 'iscsitrace'; sys.modules.update(dict.fromkeys({(*EXTRAS, *OTHERS)!r})); from iscsitrace.cli import main; main(prog_name='python -m iscsitrace')"
+BARE = f"""
+import sys
+sys.modules.update(dict.fromkeys({(*EXTRAS, *OTHERS)!r}))
+from iscsitrace.cli import main
+main(prog_name="python -m iscsitrace")
+"""
 """The command where none of the extras is installed."""
 
 

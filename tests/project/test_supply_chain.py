@@ -23,7 +23,10 @@ PINS = dict(line.split("==") for line in (ROOT / "tools" / "constraints.txt").re
 EXTRAS = PROJECT["optional-dependencies"]
 INSTALLED = sorted(
     each
-    for each in {*PROJECT["dependencies"], *(each for name in EXTRAS if name != "mutants" for each in EXTRAS[name])}
+    for each in {
+        *PROJECT["dependencies"],
+        *(each for name in EXTRAS if name not in ("mutants", "wheel") for each in EXTRAS[name]),
+    }
     if not each.startswith("iscsitrace[")
 )
 COPYLEFT = re.compile(r"\bA?GPL|\bLGPL|General Public", re.IGNORECASE)
