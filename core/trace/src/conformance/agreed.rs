@@ -1,5 +1,7 @@
 //! The values of a login that decide what is allowed.
 
+use std::sync::LazyLock;
+
 use iscsitrace_wire::key::{OperationalKey, Scope};
 use iscsitrace_wire::text;
 use serde::{Deserialize, Serialize};
@@ -31,31 +33,47 @@ pub struct Agreed {
     pub longest_data_bytes: [Option<u32>; 2],
 }
 
+/// The values without a key in the login: of a connection that leads its session, and of a further one. A further one has the
+/// values of its session, which are not known here.
+static DEFAULTS: LazyLock<[Agreed; 2]> = LazyLock::new(|| {
+    [false, true].map(|is_further| {
+        let mut agreed = Agreed::default();
+        for &key in OperationalKey::ALL {
+            if !is_further || key.row().scope == Scope::Connection {
+                agreed.set(key, None, None);
+            }
+        }
+        agreed
+    })
+});
+
 impl Agreed {
-    /// The values of a login of which no text is missing, by what the initiator and the target said of a key. A further
-    /// connection has the values of its session, which are not known here.
-    pub(super) fn of<'a>(said: impl Fn(OperationalKey) -> [Option<&'a str>; 2], is_further: bool) -> Self {
-        let of_both = |key: OperationalKey| {
-            let values @ [initiator, target] = said(key);
-            let is_of_session = is_further && key.row().scope == Scope::Session && values == [None, None];
-            (!is_of_session).then(|| effective(Some(key.row()), initiator, target))
-        };
+    /// Those of a login without keys.
+    pub(super) fn without_keys(is_further: bool) -> Self {
+        DEFAULTS[usize::from(is_further)]
+    }
+
+    /// Sets the value of a key by what the initiator and the target said of it.
+    pub(super) fn set(&mut self, key: OperationalKey, initiator: Option<&str>, target: Option<&str>) {
+        let value = || effective(Some(key.row()), initiator, target);
         let number = |value: &str| text::numeric(value).and_then(|number| u32::try_from(number).ok());
-        let count = |key| number(&of_both(key)?.target);
-        let truth = |key| text::boolean(&of_both(key)?.target);
-        let longest = of_both(OperationalKey::MaxRecvDataSegmentLength);
-        Self {
-            is_alone: count(OperationalKey::MaxConnections) == Some(1),
-            immediate_data: truth(OperationalKey::ImmediateData),
-            initial_r2t: truth(OperationalKey::InitialR2T),
-            first_burst_bytes: count(OperationalKey::FirstBurstLength),
-            max_burst_bytes: count(OperationalKey::MaxBurstLength),
-            max_outstanding_r2t: count(OperationalKey::MaxOutstandingR2T),
-            data_pdu_in_order: truth(OperationalKey::DataPduInOrder),
-            data_sequence_in_order: truth(OperationalKey::DataSequenceInOrder),
-            error_recovery_level: count(OperationalKey::ErrorRecoveryLevel),
-            longest_data_bytes: longest
-                .map_or([None; 2], |longest| [number(&longest.target), number(&longest.initiator)]),
+        let count = || number(&value().target);
+        let truth = || text::boolean(&value().target);
+        match key {
+            OperationalKey::MaxConnections => self.is_alone = count() == Some(1),
+            OperationalKey::ImmediateData => self.immediate_data = truth(),
+            OperationalKey::InitialR2T => self.initial_r2t = truth(),
+            OperationalKey::FirstBurstLength => self.first_burst_bytes = count(),
+            OperationalKey::MaxBurstLength => self.max_burst_bytes = count(),
+            OperationalKey::MaxOutstandingR2T => self.max_outstanding_r2t = count(),
+            OperationalKey::DataPduInOrder => self.data_pdu_in_order = truth(),
+            OperationalKey::DataSequenceInOrder => self.data_sequence_in_order = truth(),
+            OperationalKey::ErrorRecoveryLevel => self.error_recovery_level = count(),
+            OperationalKey::MaxRecvDataSegmentLength => {
+                let longest = value();
+                self.longest_data_bytes = [number(&longest.target), number(&longest.initiator)];
+            }
+            _ => {}
         }
     }
 }

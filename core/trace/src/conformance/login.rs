@@ -1,8 +1,6 @@
 //! Logins and text rounds: stages, choices, results of keys, unanswered keys, tags; rules L1 to L4 and L6; L5 is `iscsi/session/rivals`.
 //!
-//! A login is judged only from its first PDU on, without a hole. Of the values of secret keys nothing is kept.
-
-use std::borrow::Cow;
+//! A login is judged only from its first PDU on, without a hole. The pass keeps its keys.
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::key::{Group, KEYS, Key, OperationalKey, RESERVED_VALUES, ResultFunction, Use, Value};
@@ -14,6 +12,8 @@ use super::agreed::Agreed;
 use super::rules::{Rule, Side};
 use super::sight::Sight;
 use super::violations::Found;
+use crate::iscsi::keys::Said;
+use crate::iscsi::login;
 use crate::iscsi::pdu::Pdu;
 use crate::stream::stamp::Stamp;
 
@@ -21,17 +21,6 @@ use crate::stream::stamp::Stamp;
 const TEXT_MAX: usize = 64 << 10;
 /// NSG of the full feature phase (RFC 7143 section 11.12.3).
 const FULL_FEATURE_PHASE: u8 = 3;
-
-/// What was said of a key.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-struct Said {
-    /// Its place among the keys.
-    place: usize,
-    /// By the initiator, by the target: where their values stand among those of all keys.
-    values: [Option<(usize, usize)>; 2],
-    /// Login Requests until then.
-    round: u32,
-}
 
 /// A Login Request without its response.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
@@ -57,8 +46,6 @@ struct TextRound {
 pub(super) struct Login {
     /// Whether all of it was seen so far.
     is_seen: bool,
-    /// Whether the session has an earlier connection.
-    is_further: bool,
     /// The stage of the next request.
     stage: Option<u8>,
     tag: Option<u32>,
@@ -66,21 +53,25 @@ pub(super) struct Login {
     requests: u32,
     /// Whether the text of the initiator, of the target goes on in its next PDU.
     is_continued: [bool; 2],
-    parts: [Vec<u8>; 2],
-    keys: Vec<Said>,
-    /// The values of all keys, one behind the other.
-    values: String,
+    text_bytes: usize,
     text: Option<TextRound>,
 }
 
 impl Login {
-    /// A Login or Text PDU. Returns what was agreed, if it ends a login that was seen from its start.
+    /// A Login or Text PDU, of which the pass knows the keys. Returns what was agreed, if it ends a login that was seen from its
+    /// start.
     #[cold]
-    pub(super) fn take(&mut self, pdu: &Pdu<'_>, opcode: Opcode, sight: &mut Sight<'_>) -> Option<Agreed> {
+    pub(super) fn take(
+        &mut self,
+        pdu: &Pdu<'_>,
+        opcode: Opcode,
+        login: &login::Login,
+        sight: &mut Sight<'_>,
+    ) -> Option<Agreed> {
         let (bhs, at) = (pdu.bhs(), pdu.first);
         match opcode {
-            Opcode::LoginRequest => self.request(pdu, at, sight),
-            Opcode::LoginResponse => return self.response(pdu, at, sight),
+            Opcode::LoginRequest => self.request(pdu, login, at, sight),
+            Opcode::LoginResponse => return self.response(pdu, login, at, sight),
             Opcode::TextRequest => self.text_request(bhs, at, sight),
             Opcode::TextResponse => self.text_response(bhs, at, sight),
             _ => {}
@@ -88,12 +79,11 @@ impl Login {
         None
     }
 
-    fn request(&mut self, pdu: &Pdu<'_>, at: Stamp, sight: &mut Sight<'_>) {
+    fn request(&mut self, pdu: &Pdu<'_>, login: &login::Login, at: Stamp, sight: &mut Sight<'_>) {
         let bhs = pdu.bhs();
         let found = |rule| Found::new(rule, Side::Initiator, at);
         if self.requests == 0 {
             self.is_seen = sight.is_whole;
-            self.is_further = bhs.tsih().is_some_and(|tsih| tsih != 0);
             self.tag = bhs.initiator_task_tag();
         }
         self.requests += 1;
@@ -123,10 +113,10 @@ impl Login {
             is_transit: bhs.is_transit() == Some(true),
             is_continued: bhs.is_continue() == Some(true),
         });
-        self.text(pdu, Side::Initiator, at, sight);
+        self.text(pdu, login, Side::Initiator, at, sight);
     }
 
-    fn response(&mut self, pdu: &Pdu<'_>, at: Stamp, sight: &mut Sight<'_>) -> Option<Agreed> {
+    fn response(&mut self, pdu: &Pdu<'_>, login: &login::Login, at: Stamp, sight: &mut Sight<'_>) -> Option<Agreed> {
         let bhs = pdu.bhs();
         let found = |rule| Found::new(rule, Side::Target, at);
         if bhs.status_class() != Some(0) {
@@ -152,25 +142,16 @@ impl Login {
         if request.is_continued && bhs.data_segment_length().unwrap_or(0) > 0 {
             sight.report(found(Rule::L6));
         }
-        self.text(pdu, Side::Target, at, sight);
+        self.text(pdu, login, Side::Target, at, sight);
         self.stage = next_stage.or(request.stage);
         if next_stage != Some(FULL_FEATURE_PHASE) {
             return None;
         }
-        self.end(at, sight);
-        let agreed = self.is_seen.then(|| Agreed::of(|key| self.said(key), self.is_further));
+        if !self.is_seen {
+            return None;
+        }
         self.forget();
-        agreed
-    }
-
-    /// What the initiator, and what the target said of a key.
-    fn said(&self, key: OperationalKey) -> [Option<&str>; 2] {
-        let said = self.keys.iter().find(|said| said.place == key as usize);
-        said.map_or([None, None], |said| said.values.map(|value| self.value(value)))
-    }
-
-    fn value(&self, place: Option<(usize, usize)>) -> Option<&str> {
-        place.and_then(|(start, end)| self.values.get(start..end))
+        Some(end(login, at, sight))
     }
 
     /// The login is over.
@@ -179,106 +160,21 @@ impl Login {
     }
 
     /// The text of a PDU.
-    fn text(&mut self, pdu: &Pdu<'_>, side: Side, at: Stamp, sight: &mut Sight<'_>) {
+    fn text(&mut self, pdu: &Pdu<'_>, login: &login::Login, side: Side, at: Stamp, sight: &mut Sight<'_>) {
         let (own, other) = (side as usize, 1 - side as usize);
         let length = pdu.bhs().data_segment_length().unwrap_or(0) as usize;
         if self.is_continued[other] && length > 0 && side == Side::Initiator {
             sight.report(Found::new(Rule::L6, side, at));
         }
-        if pdu.data.len() < length || self.parts[own].len() + length > TEXT_MAX {
+        self.text_bytes += length;
+        if pdu.data.len() < length || self.text_bytes > TEXT_MAX || login.judged.is_cut {
             // it may have had any key
             self.forget();
             return;
         }
-        let part = pdu.data.get(..length).unwrap_or(pdu.data);
-        let was_continued = std::mem::replace(&mut self.is_continued[own], pdu.bhs().is_continue() == Some(true));
-        if self.is_continued[own] || was_continued {
-            self.parts[own].extend_from_slice(part);
-        }
-        if self.is_continued[own] {
-            return;
-        }
-        let whole = if was_continued { Cow::Owned(std::mem::take(&mut self.parts[own])) } else { Cow::Borrowed(part) };
-        self.values.reserve(whole.len());
-        for (name, value) in text::pairs(&whole).flatten() {
-            let Some(place) = KEYS.iter().position(|key| key.name == name) else { continue };
-            self.key(place, &value, side, at, sight);
-        }
-    }
-
-    /// A key and its value.
-    fn key(&mut self, place: usize, value: &str, side: Side, at: Stamp, sight: &mut Sight<'_>) {
-        let Some(key) = KEYS.get(place).filter(|key| !key.is_secret && key.result.is_some()) else { return };
-        let (own, other) = (side as usize, 1 - side as usize);
-        let found = |rule| Found::new(rule, side, at).only_seen(place as u64);
-        let is_operational = key.group == Group::Operational;
-        let round = self.requests;
-        let known = self.keys.iter().position(|said| said.place == place);
-        let known = known.unwrap_or_else(|| {
-            self.keys.push(Said { place, values: [None, None], round });
-            self.keys.len() - 1
-        });
-        let Some(said) = self.keys.get_mut(known) else { return };
-        let is_again = said.values[own].is_some();
-        let offer = said.values[other];
-        if !is_again {
-            let start = self.values.len();
-            self.values.push_str(value);
-            said.values[own] = Some((start, self.values.len()));
-        }
-        let offer = self.value(offer);
-        let is_reserved = RESERVED_VALUES.contains(&value);
-        let is_misplaced = self.is_further && side == Side::Initiator && key.usage == Use::LeadingOnly;
-        if is_operational && (is_again || is_misplaced || (is_reserved && offer.is_none())) {
-            sight.report(found(Rule::L4));
-            return;
-        }
-        if is_reserved {
-            return;
-        }
-        if is_operational && !is_value(key, value) {
-            sight.report(found(Rule::L3));
-            return;
-        }
-        let Some(offer) = offer.filter(|offer| !RESERVED_VALUES.contains(offer)) else { return };
-        match key.result {
-            // a list is an offer of its own
-            Some(ResultFunction::Choose)
-                if side == Side::Target && !value.contains(',') && !offer.split(',').any(|choice| choice == value) =>
-            {
-                sight.report(found(Rule::L2));
-            }
-            Some(result) if is_operational && !is_result(result, offer, value) => sight.report(found(Rule::L3)),
-            _ => {}
-        }
-    }
-
-    /// What must have been settled by the end of the login.
-    fn end(&self, at: Stamp, sight: &mut Sight<'_>) {
-        for said in &self.keys {
-            let Some(key) = KEYS.get(said.place) else { continue };
-            let values = said.values.map(|value| self.value(value));
-            if key.name == "SessionType" && values[0] == Some("Discovery") {
-                return;
-            }
-        }
-        for said in &self.keys {
-            let Some(key) = KEYS.get(said.place).filter(|key| key.group == Group::Operational) else { continue };
-            let (side, offer) = match said.values.map(|value| self.value(value)) {
-                [Some(offer), None] => (Side::Target, offer),
-                // the initiator had a request left to answer in
-                [None, Some(offer)] if said.round < self.requests => (Side::Initiator, offer),
-                _ => continue,
-            };
-            let needs_answer = match key.result {
-                Some(ResultFunction::And) => offer != "No",
-                Some(ResultFunction::Or) => offer != "Yes",
-                Some(ResultFunction::Declare) | None => false,
-                Some(_) => true,
-            };
-            if needs_answer && !RESERVED_VALUES.contains(&offer) {
-                sight.report(Found::new(Rule::L4, side, at).only_seen(said.place as u64));
-            }
+        self.is_continued[own] = pdu.bhs().is_continue() == Some(true);
+        for &(rule, place) in &login.judged.broken {
+            sight.report(Found::new(rule, side, at).only_seen(place as u64));
         }
     }
 
@@ -310,6 +206,85 @@ impl Login {
             self.text = Some(TextRound { transfer_tag: Some(transfer_tag), ..round });
         }
     }
+}
+
+/// What was agreed by the end of a login, and what must have been settled by then.
+fn end(login: &login::Login, at: Stamp, sight: &mut Sight<'_>) -> Agreed {
+    let mut agreed = Agreed::without_keys(login.is_further);
+    let mut open = Vec::new();
+    let (mut is_discovery, mut key_count) = (false, 0);
+    for (number, offer) in login.negotiation.offers().enumerate() {
+        key_count = number + 1;
+        is_discovery |= offer.key == "SessionType" && offer.initiator == Some("Discovery");
+        let Some(key) = OperationalKey::from_name(offer.key) else { continue };
+        agreed.set(key, offer.initiator, offer.target);
+        let (side, value) = match (offer.initiator, offer.target) {
+            (Some(value), None) => (Side::Target, value),
+            (None, Some(value)) => (Side::Initiator, value),
+            _ => continue,
+        };
+        let needs_answer = match key.result_function() {
+            ResultFunction::And => value != "No",
+            ResultFunction::Or => value != "Yes",
+            ResultFunction::Declare => false,
+            _ => true,
+        };
+        if needs_answer && !RESERVED_VALUES.contains(&value) {
+            open.push((number, key, side));
+        }
+    }
+    for (number, key, side) in open {
+        // the initiator had no request left to answer what came last
+        let is_last = side == Side::Initiator && number + login.judged.new_keys >= key_count;
+        if !is_discovery && !is_last {
+            sight.report(Found::new(Rule::L4, side, at).only_seen(key as u64));
+        }
+    }
+    agreed
+}
+
+/// What the text of a PDU of a login says.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(crate) struct JudgedText {
+    /// The rules that it breaks, with the places of their keys.
+    broken: Vec<(Rule, usize)>,
+    /// Keys that were not sent before.
+    new_keys: usize,
+    /// Whether not all of it was kept.
+    pub(crate) is_cut: bool,
+}
+
+impl JudgedText {
+    /// A pair; `is_further` if the session has an earlier connection.
+    pub(crate) fn note(&mut self, said: Said<'_>, side: Side, is_further: bool) {
+        self.new_keys += usize::from(said.is_new);
+        self.broken.extend(broken_rule(said, side, is_further));
+    }
+}
+
+/// The rule about keys that a pair breaks, and the place of its key.
+fn broken_rule(said: Said<'_>, side: Side, is_further: bool) -> Option<(Rule, usize)> {
+    let place = KEYS.iter().position(|key| key.name == said.key)?;
+    let key = KEYS.get(place).filter(|key| !key.is_secret)?;
+    let result = key.result?;
+    let is_operational = key.group == Group::Operational;
+    let is_reserved = RESERVED_VALUES.contains(&said.value);
+    let is_misplaced = is_further && side == Side::Initiator && key.usage == Use::LeadingOnly;
+    if is_operational && (said.is_again || is_misplaced || (is_reserved && said.offer.is_none())) {
+        return Some((Rule::L4, place));
+    }
+    if is_reserved {
+        return None;
+    }
+    if is_operational && !is_value(key, said.value) {
+        return Some((Rule::L3, place));
+    }
+    let offer = said.offer.filter(|offer| !RESERVED_VALUES.contains(offer))?;
+    // a list is an offer of its own
+    if result == ResultFunction::Choose && side == Side::Target && !said.value.contains(',') {
+        return (!offer.split(',').any(|choice| choice == said.value)).then_some((Rule::L2, place));
+    }
+    (is_operational && !is_result(result, offer, said.value)).then_some((Rule::L3, place))
 }
 
 /// Whether a key may have this value.

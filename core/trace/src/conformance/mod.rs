@@ -22,7 +22,7 @@ pub mod agreed;
 pub mod allegiance;
 pub mod digests;
 mod exchanges;
-mod login;
+pub mod login;
 mod numbers;
 pub mod rules;
 mod sight;
@@ -38,6 +38,7 @@ use iscsitrace_wire::management::TASK_REASSIGN;
 use iscsitrace_wire::opcode::Opcode;
 
 use crate::counters::Counters;
+use crate::iscsi;
 use crate::iscsi::pdu::Pdu;
 use crate::stream::stamp::Stamp;
 use crate::tables::Violations;
@@ -169,6 +170,7 @@ impl Judge {
         pdu: &Pdu<'_>,
         opcode: Opcode,
         around: Around,
+        login_keys: &iscsi::login::Login,
         violations: &mut Violations,
         counters: &mut Counters,
     ) {
@@ -195,7 +197,7 @@ impl Judge {
         }
         tasks.take(bhs, opcode, pdu.first, &mut sight);
         if matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse | Opcode::TextRequest | Opcode::TextResponse)
-            && let Some(agreed) = login.take(pdu, opcode, &mut sight)
+            && let Some(agreed) = login.take(pdu, opcode, login_keys, &mut sight)
         {
             self.agreed = agreed;
         }

@@ -4,6 +4,8 @@ use iscsitrace_wire::bhs::{BhsBuilder, RESERVED_TAG};
 use iscsitrace_wire::serial::SerialNumber;
 
 use super::*;
+use crate::context::Context;
+use crate::iscsi::login::Login;
 use crate::iscsi::pdu::DataPackets;
 use crate::tables::CycleId;
 
@@ -16,8 +18,9 @@ pub(super) const LUN: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
 #[derive(Default)]
 pub(super) struct Talk {
     judge: Judge,
-    violations: Violations,
-    counters: Counters,
+    login: Login,
+    session: Option<u32>,
+    context: Context,
     frame: u64,
     waited_ns: i64,
     /// What the CDBs of its commands ask for.
@@ -90,14 +93,19 @@ impl Talk {
         let at = Stamp { frame: self.frame, time_ns: self.frame as i64 * 1_000_000 + self.waited_ns };
         let pdu = pdu(&header, data, at);
         let Some(opcode) = pdu.bhs().opcode() else { panic!("no opcode") };
-        let (around, violations, counters) = (Self::around(), &mut self.violations, &mut self.counters);
+        if matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse) {
+            self.context.tables.wanted.violations = true;
+            self.login.take(&pdu, CONNECTION, &mut self.session, &mut self.context);
+        }
+        let (around, violations) = (Self::around(), &mut self.context.tables.violations);
+        let counters = &mut self.context.counters;
         if opcode == Opcode::ScsiCommand {
             let command = Command { cycle: CycleId::new(self.frame as u32), asked_bytes: self.asked_bytes };
             self.judge.command(pdu.bhs(), at, command, around, violations, counters);
         } else if !opcode.is_initiator() {
             self.judge.said(pdu.bhs());
         }
-        self.judge.take(&pdu, opcode, around, violations, counters);
+        self.judge.take(&pdu, opcode, around, &self.login, violations, counters);
     }
 
     /// PDUs without data.
@@ -133,13 +141,13 @@ impl Talk {
     pub(super) fn closed_by(mut self, side: Side) -> Self {
         let closed_ns = Some((self.frame as i64 + 1) * 1_000_000 + self.waited_ns);
         let ended = Ended { closed_ns: [Side::Initiator, Side::Target].map(|own| closed_ns.filter(|_| own == side)) };
-        self.judge.finish(ended, Self::around(), &mut self.violations, &mut self.counters);
+        self.judge.finish(ended, Self::around(), &mut self.context.tables.violations, &mut self.context.counters);
         self
     }
 
     /// The violations: rule, side and frame.
     pub(super) fn found(&self) -> Vec<(Rule, Side, u64)> {
-        found(&self.violations)
+        found(&self.context.tables.violations)
     }
 }
 

@@ -231,7 +231,8 @@ impl Exchanges {
         if let Some(text) = &text {
             // a discovery response describes other targets, not this session
             if negotiation.initiator("SendTargets").is_none() && !text.starts_with(b"SendTargets=") {
-                negotiation.take(text, is_request).count(connection, pdu.first.frame, &mut context.counters);
+                let oddities = negotiation.take(text, is_request, |_| ());
+                oddities.count(connection, pdu.first.frame, &mut context.counters);
             }
         }
         if is_request {

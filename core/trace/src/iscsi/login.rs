@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use super::continued_text::ContinuedText;
 use super::digest_use::Digests;
-use super::keys::{Defaults, Negotiation};
+use super::keys::{Defaults, Negotiation, Said};
 use super::pdu::{KEPT_DATA_MAX, Pdu};
 use super::session::SessionEnd;
 use super::session::endings::Ending;
+use crate::conformance::login::JudgedText;
+use crate::conformance::rules::Side;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::tables::{Id, Logins, NULL_U8, Parameters, Session};
@@ -34,6 +36,8 @@ pub struct Login {
     pub is_complete: bool,
     requested: ContinuedText,
     answered: ContinuedText,
+    /// For the judge, what the text of the last PDU says.
+    pub(crate) judged: JudgedText,
     open_row: Option<Id<Logins>>,
     /// Whether its keys became rows.
     is_listed: bool,
@@ -49,6 +53,7 @@ impl Login {
         context: &mut Context,
     ) -> Option<Digests> {
         self.is_captured = true;
+        self.judged = JudgedText::default();
         if pdu.bhs().opcode() == Some(Opcode::LoginRequest) {
             self.request(pdu, connection, session, context);
             None
@@ -66,11 +71,14 @@ impl Login {
         let bhs = pdu.bhs();
         self.note_cut(pdu);
         self.cid = bhs.cid().or(self.cid);
-        if let Some(text) = self.requested.take(pdu, connection, context) {
-            self.take_text(&text, true, pdu.first.frame, connection, context);
-        }
-        if session.is_none() && bhs.is_continue() != Some(true) {
+        let is_first = session.is_none() && bhs.is_continue() != Some(true);
+        if is_first {
             self.is_further = bhs.tsih().is_some_and(|tsih| tsih != 0);
+        }
+        if let Some(text) = self.requested.take(pdu, connection, context) {
+            self.take_text(&text, Side::Initiator, pdu.first.frame, connection, context);
+        }
+        if is_first {
             *session = Some(self.open_session(pdu, connection, context));
         }
         if let Some(session) = *session
@@ -138,7 +146,7 @@ impl Login {
         let frame = pdu.first.frame;
         self.note_cut(pdu);
         if let Some(text) = self.answered.take(pdu, connection, context) {
-            self.take_text(&text, false, frame, connection, context);
+            self.take_text(&text, Side::Target, frame, connection, context);
         }
         let (class, detail) = (bhs.status_class().unwrap_or(NULL_U8), bhs.status_detail().unwrap_or(NULL_U8));
         let is_transit = bhs.is_transit() == Some(true);
@@ -199,8 +207,18 @@ impl Login {
         Digests { header: digest("HeaderDigest"), data: digest("DataDigest") }
     }
 
-    fn take_text(&mut self, text: &[u8], is_from_initiator: bool, frame: u64, connection: u32, context: &mut Context) {
-        self.negotiation.take(text, is_from_initiator).count(connection, frame, &mut context.counters);
+    fn take_text(&mut self, text: &[u8], side: Side, frame: u64, connection: u32, context: &mut Context) {
+        let (is_judged, is_further) = (context.tables.wanted.violations, self.is_further);
+        let mut judged = JudgedText::default();
+        let note = |said: Said<'_>| {
+            if is_judged {
+                judged.note(said, side, is_further);
+            }
+        };
+        let oddities = self.negotiation.take(text, side == Side::Initiator, note);
+        oddities.count(connection, frame, &mut context.counters);
+        judged.is_cut = oddities.not_kept > 0;
+        self.judged = judged;
     }
 
     /// Adds the rows of `parameters` once, at the end of the connection, and drops the keys.

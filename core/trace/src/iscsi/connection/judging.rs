@@ -116,7 +116,7 @@ impl IscsiConnection {
             let (violations, counters) = (&mut context.tables.violations, &mut context.counters);
             Report::default().add(found, rival.connection, violations, counters);
         }
-        judge.take(pdu, opcode, around, &mut context.tables.violations, &mut context.counters);
+        judge.take(pdu, opcode, around, &self.login, &mut context.tables.violations, &mut context.counters);
     }
 
     /// The connection is over; `closed_ns` is when the initiator, and the target closed it in order, if they did.
