@@ -147,7 +147,8 @@ impl BlackHole {
             let opened = Blocked { passed_ns, ..blocked(seen, una, bytes, seen.time_ns) };
             self.current = (self.sacked_bytes < bytes).then(|| Box::new(opened));
         } else if seen.offset > highest && highest >= una && bytes < seen.offset - highest {
-            let first_ns = self.in_order_ns;
+            // a clock may have been set back between the two
+            let first_ns = self.in_order_ns.min(seen.time_ns);
             let missing = seen.offset - highest;
             let hole = blocked(seen, highest, missing, first_ns);
             self.current = Some(Box::new(Blocked {

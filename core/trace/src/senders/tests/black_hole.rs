@@ -295,6 +295,18 @@ fn before_the_tap_the_next_retransmission_is_due_within_twice_the_time() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_before_them_does_not_make_them_end_before_they_begin() {
+    let mut talk = Conversation::begin();
+    talk.data(9000 * MS, 1);
+    talk.ack(9001 * MS, 1, &[]);
+    talk.highest += 4 * SEGMENT;
+    talk.request(1090 * MS, 0, 1);
+    bare(&mut talk, 1100 * MS, 48);
+    talk.request(3100 * MS, 48, 1);
+    assert_eq!(found(talk), Some((4000, 0, 1100, 3100, true)));
+}
+
+#[test]
 fn bytes_that_the_receiver_acknowledges_are_missing_from_the_capture() {
     let mut talk = lost_before_the_tap();
     talk.request(1900 * MS, 48, 1);
