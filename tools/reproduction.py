@@ -45,18 +45,21 @@ paper. [reproduction.csv](reproduction.csv) has the printed values as a table.
 - **A check** holds (reproduced) when the measured number is within its limits with its whole 95 % confidence interval,
   fails when all of the interval is outside, and is undecided where a limit is in the interval. One run has no interval;
   in the simulated world a place that depends on no seed runs once. A claim is partly reproduced when some of its checks
-  hold, or when all hold and a part of it is not tested.
+  hold and others fail, or when all hold and a part of it is not tested. It is undecided when what is undecided may
+  still change that: all other checks hold, or none does.
 - **The limits of a check** are those of a printed value, or the direction that the study states (below or above 1), or
   ours: the studies rarely print a tolerance. Where they are ours, the claim says so, or has 5 or 10 % for what the
-  study calls equal. No limit was registered before the runs. "Earlier limits" with a claim are those that a reader of
-  the page found fitted to the numbers, or met by any number. They were changed after the numbers had been seen, and so
-  were the places of checks, and which values and worlds are compared; the history of the definitions has every change.
+  study calls equal. No limit was registered before the runs. "Earlier" in a claim names limits,
+  places and checks that a reader of the page and the papers found fitted to the numbers, met by any number, at one of
+  several places that the study prints, or not about what the study says. They were changed after the numbers had been
+  seen; the history of the definitions has every change.
 - **A printed value** is reproduced when ours is within {_PERCENT} of it; a percentage also within
   {_PERCENT} of what it lacks to 100 %, so that 91 % of the time idle is judged like 9 % busy; in any case
   within half of its last digit. It is not compared where ours is set, or computed from it, or where our world has not
   the line that it is a share of. A computed value is not printed: it follows from what the study prints, in the way
-  that the table names. Such values are counted apart. Ours are in MB/s of 10^6 bytes; where the study's
-  MB are taken as 2^20 bytes, the table says so.
+  that the table names. Such values are counted apart. In figures a value is a star where the study prints its place
+  along the axis, and else a dashed line: the table compares it at a place of our choice. Ours are in MB/s of 10^6
+  bytes; where the study's MB are taken as 2^20 bytes, the table says so.
 - **The model's error** is not judged: a study's is that of its equation against its hosts. In the simulated world ours
   is no test against a network: model and simulator take the same settings.
 - **Over the kernel's TCP** hosts take time, the more the busier their machine is. The recorded runs shared two

@@ -33,6 +33,7 @@ _MODEL: dict[str, Any] = {"linestyle": "-", "linewidth": 1.2}
 _PRINTED: dict[str, Any] = {"linestyle": "none", "marker": "*", "markerfacecolor": "none"}
 _COMPUTED: dict[str, Any] = {"linestyle": "none", "marker": "p", "markerfacecolor": "none"}
 _ALONE: dict[str, Any] = {"marker": "_", "markersize": 18}
+_LEVEL: dict[str, Any] = {"linestyle": "--", "linewidth": 1.2, "zorder": 0}
 _BAND: dict[str, Any] = {"facecolor": style.PALE, "edgecolor": style.GREY, "linestyle": ":", "zorder": 0}
 
 
@@ -52,6 +53,8 @@ class Graph:
     """What the study prints."""
     computed: tuple[float | None, ...]
     """What is computed from what the study prints."""
+    levels: tuple[float, ...] = ()
+    """What the study prints without a place along x."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Chart:
 
 def draw(figure: Figure, chart: Chart) -> None:
     """Draws marks with error bars for measured values, lines for the model, stars for printed values, pentagons for
-    computed ones, a band for a printed range.
+    computed ones, a band for a printed range, and dashed lines for values that are printed without a place.
 
     Where lines coincide, earlier ones have larger marks: rings around the later ones.
     """
@@ -101,6 +104,8 @@ def _draw_line(axes: Axes, line: Graph, color: str, mark: str, later: Sequence[G
         for place, value, interval in zip(line.places, line.measured, line.intervals, strict=True)
         if value is not None
     ]
+    for level in line.levels:
+        axes.axhline(level, color=color, **_LEVEL)
     if known:
         places, values, *bars = zip(*known, strict=True)
         has_bars = any(map(any, bars))
@@ -140,7 +145,7 @@ def _covers(line: Graph, later: Sequence[Graph], name: str) -> int:
 
 
 def _explain(axes: Axes, chart: Chart) -> None:
-    """Adds a legend: the mark of each line, and the meaning of error bars, lines, stars, pentagons and bands."""
+    """Adds a legend: the mark of each line, and the meaning of bars, lines, stars, pentagons, levels and bands."""
     handles, labels = axes.get_legend_handles_labels()
     for is_there, look, text in (
         (
@@ -151,6 +156,7 @@ def _explain(axes: Axes, chart: Chart) -> None:
         (chart.has("model"), _MODEL, "model"),
         (chart.has("printed"), _PRINTED | {"markersize": 11}, "printed in the study"),
         (chart.has("computed"), _COMPUTED | {"markersize": 11}, "computed from what the study prints"),
+        (chart.has("levels"), _LEVEL, "printed in the study, without a place"),
     ):
         if is_there:
             handles.append(Line2D([], [], color=style.GREY, **look))

@@ -31,6 +31,8 @@ _SETTING_WORDS: Final = {
 _RTT_WORDS: Final = {"link.target-delays": "RTT to each target"}
 _UNITS: Final = {"K": "KiB", "M": "MiB", "G": "GiB"}
 """Of sizes, as definitions write them."""
+_PUBLISHED: Final = (False, True, None)
+"""Whether a value is computed; None where its place is not printed: stars, pentagons, and levels."""
 _AMOUNT: Final = re.compile(r"(-?[\d.]+) ?([A-Za-z%]+)")
 
 
@@ -48,11 +50,11 @@ def of_lines(figure: LineFigure, definition: Definition, rows: Sequence[Row]) ->
         {
             id(row): value * each.scale if each.read_as else value
             for each in definition.published
-            if each.quantity == figure.y and each.is_computed == is_computed
+            if each.quantity == figure.y and (each.is_computed if each.is_placed else None) == kind
             for row, _, _, value in repeats.places(each, shown, definition)
             if row is not None
         }
-        for is_computed in (False, True)
+        for kind in _PUBLISHED
     ]
     return Chart(
         title=figure.title,
@@ -165,7 +167,7 @@ def _is_shown(figure: Figure, made: Row | PointResult) -> bool:
 def _line(
     name: str, rows: Iterable[Row], figure: LineFigure, at: dict[str, float], published: Sequence[dict[int, float]]
 ) -> Graph:
-    """A line with what is printed, and what is computed, by the identity of its rows."""
+    """A line with what is published, of each of _PUBLISHED, by the identity of its rows."""
     ordered = sorted(rows, key=lambda row: at[_key(_x(figure, row))])
     found = [row.estimates.get(figure.y) for row in ordered]
     return Graph(
@@ -177,6 +179,7 @@ def _line(
         model=tuple(row.model.get(figure.y) for row in ordered),
         printed=tuple(published[0].get(id(row)) for row in ordered),
         computed=tuple(published[1].get(id(row)) for row in ordered),
+        levels=tuple(sorted({published[2][id(row)] for row in ordered if id(row) in published[2]})),
     )
 
 
@@ -270,12 +273,14 @@ def caption(chart: Chart) -> str:
     counts = sorted(runs - {1})
     repeats = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else "".join(map(str, counts))
     marks = "one run each" if not counts else "means over repeats, or one run" if 1 in runs else "means over repeats"
+    levels = [f"{level:.4g}" for level in sorted({level for line in chart.lines for level in line.levels})]
     parts = [
         (chart.has("measured"), f"Marks: measured, {marks}."),
         (chart.has("intervals"), f"Error bars: 95 % confidence intervals of {repeats} repeats."),
         (chart.has("model"), "Lines: model at the places of the marks, joined."),
         (chart.has("printed"), "Stars: printed in the study."),
         (chart.has("computed"), "Pentagons: computed from what the study prints."),
+        (bool(levels), f"Dashed: printed in the study, without a place: {', '.join(levels)}."),
         (
             chart.printed_range is not None,
             "Band: printed in the study, {:g} to {:g}.".format(*chart.printed_range or (0, 0)),

@@ -161,6 +161,8 @@ class Published(Struct, frozen=True, kw_only=True, dict=True, forbid_unknown_fie
     """Value of ``x`` as it is written, and the published value as it is printed; its digits count."""
     worlds: tuple[str, ...] = WORLDS
     """The worlds in which ours is compared with it: none where ours is set or computed from it."""
+    is_placed: bool = msgspec.field(name="placed", default=True)
+    """Whether the study prints the place along ``x``; else it is our choice, and figures draw the value as a level."""
 
     def __post_init__(self) -> None:
         require_among("quantity", self.quantity, QUANTITIES)
@@ -194,8 +196,8 @@ class Spot(SettingTable, frozen=True, kw_only=True):
 class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """A number at a place, or at one place beside another, and the limits within which a claim holds.
 
-    The number is ``of``, or ``of - minus``, or ``of / over``, or ``(of - minus) / (over - over-minus)``, which compares
-    two slopes.
+    The number is ``of``, or ``of - minus``, or ``of / over``; or it compares two slopes, ``(of - minus) / (over -
+    over-minus)``, or two ratios, ``(of / over) / (beside / beside-over)``.
     """
 
     quantity: str
@@ -204,6 +206,8 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     over: Spot | None = None
     minus: Spot | None = None
     over_minus: Spot | None = None
+    beside: Spot | None = None
+    beside_over: Spot | None = None
     between: tuple[float, float]
     printed: str = ""
     """What the study prints for the number, with its unit."""
@@ -218,6 +222,9 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
             require_among("read-as", self.read_as, READINGS)
         if (self.over_minus is not None) != (self.over is not None and self.minus is not None):
             raise Mistake("over-minus", "a ratio of two differences needs over, minus and over-minus")
+        is_of_ratios = self.beside is not None and self.over is not None and self.minus is None
+        if (self.beside_over is not None) != is_of_ratios or (self.beside is not None) != is_of_ratios:
+            raise Mistake("beside", "a ratio of two ratios needs over, beside and beside-over, and no minus")
 
     @property
     def unit(self) -> str:
@@ -225,24 +232,24 @@ class Check(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
         return "times" if self.over else QUANTITIES[self.quantity].unit
 
     @property
-    def sides(self) -> tuple[tuple[Spot, ...], tuple[Spot, ...]]:
-        """What is divided, and by what: each a place, or two whose numbers are subtracted; the second may be empty."""
-        return _given(self.of, self.minus), _given(self.over, self.over_minus)
+    def sides(self) -> tuple[tuple[Spot, ...], ...]:
+        """What is divided, and by what: each a place, or two whose numbers are subtracted; of two ratios all four."""
+        pairs = (self.of, self.minus), (self.over, self.over_minus), (self.beside, None), (self.beside_over, None)
+        return tuple(found for pair in pairs if (found := tuple(spot for spot in pair if spot is not None)))
 
     @property
     def spots(self) -> Iterator[tuple[str, Spot]]:
         """The places by their keys."""
         keys = {"of": self.of, "minus": self.minus, "over": self.over, "over-minus": self.over_minus}
+        keys |= {"beside": self.beside, "beside-over": self.beside_over}
         yield from ((key, spot) for key, spot in keys.items() if spot is not None)
 
     def text(self, name: Callable[[Spot], str]) -> str:
         """Its places as a formula, with the name of each."""
-        parts = [" - ".join(map(name, side)) for side in self.sides if side]
-        return " / ".join(f"({part})" for part in parts) if self.over_minus else " / ".join(parts)
-
-
-def _given(*spots: Spot | None) -> tuple[Spot, ...]:
-    return tuple(spot for spot in spots if spot is not None)
+        parts = [" - ".join(map(name, side)) for side in self.sides]
+        if self.beside:
+            parts = [" / ".join(parts[:2]), " / ".join(parts[2:])]
+        return " / ".join(f"({part})" for part in parts) if self.beside or self.over_minus else " / ".join(parts)
 
 
 class Claim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):

@@ -113,6 +113,11 @@ class PointResult:
     """Rank correlation of the streams' ends with their windows after slow start."""
 
     @property
+    def timed_out(self) -> float | None:
+        """1 for a run with a retransmission timeout, 0 for one without: their mean is the share of runs with one."""
+        return None if self.timeout_count is None else float(self.timeout_count > 0)
+
+    @property
     def model_throughput_bytes_per_s(self) -> float | None:
         """Throughput that the model predicts."""
         return None if self.model is None else float(self.model["throughput_bytes_per_s"])
@@ -261,6 +266,7 @@ _RECORDS: Final = (
     Quantity("spread_ratio", "times", "time of the last stream / time of the first", "last / first", 2, STREAMS),
     Quantity("retransmission_rate", "%", "retransmitted segments / packets sent", "retransmitted %", 4, STREAMS),
     Quantity("timeouts", "timeouts", "retransmission timeouts", "timeouts", 1, STREAMS, "timeout_count"),
+    Quantity("timed_out", "%", "runs with a retransmission timeout", "runs with timeouts %", 0),
     Quantity("slow_start_rank", "of 1", "rank correlation of ends with windows after slow start", "rank", 2),
 )
 QUANTITIES: Final = {each.name: each for each in _RECORDS}

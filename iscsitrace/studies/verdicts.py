@@ -45,10 +45,12 @@ def of_checks(checks: Sequence[JudgedCheck], untested: str = "") -> str:
     if any(check.value is None for check in checks):
         return NOT_RUN
     decided = [check.is_met for check in checks if not check.is_undecided]
-    if not all(decided):
-        return PARTLY if any(decided) or len(decided) < len(checks) else NOT_REPRODUCED
+    if any(decided) and not all(decided):
+        return PARTLY
     if len(decided) < len(checks):
         return UNDECIDED
+    if not any(decided):
+        return NOT_REPRODUCED
     return PARTLY if untested else REPRODUCED
 
 
@@ -98,11 +100,11 @@ def _evidence(claim: Claim, rows: Sequence[Row]) -> Iterator[Evidence]:
 
 def _number(claim: Claim, check: Check, rows: Sequence[Row]) -> Estimate | None:
     """The number of a check; None where a place did not run, or its quantity is unknown."""
-    sides = [_difference(claim, side, check.quantity, rows) for side in check.sides if side]
+    sides = [_difference(claim, side, check.quantity, rows) for side in check.sides]
     known = [each for each in sides if each is not None]
     if len(known) < len(sides) or not all(each.value for each in known[1:]):
         return None
-    return reduce(repeats.ratio, known)
+    return reduce(repeats.ratio, [reduce(repeats.ratio, pair) for pair in (known[:2], known[2:]) if pair])
 
 
 def _difference(claim: Claim, spots: Sequence[Spot], quantity: str, rows: Sequence[Row]) -> Estimate | None:
@@ -115,8 +117,9 @@ def _difference(claim: Claim, spots: Sequence[Spot], quantity: str, rows: Sequen
 def _checked(claim: Claim, check: Check, rows: Sequence[Row]) -> JudgedCheck:
     found = _number(claim, check, rows)
     low, high = check.between
-    first, second = check.sides if check.over else ((check.of,), check.sides[0][1:])
-    of, beside = (" minus ".join(place_text(claim, spot) for spot in side) for side in (first, second))
+    sides = check.sides if check.over else ((check.of,), check.sides[0][1:])
+    places = [" minus ".join(place_text(claim, spot) for spot in side) for side in sides]
+    of, beside = (" / ".join(each) for each in (places[: len(places) // 2], places[len(places) // 2 :]))
     return JudgedCheck(
         quantity=check.quantity,
         unit=check.unit,

@@ -88,6 +88,19 @@ def test_one_place_of_the_model_is_a_dash() -> None:
     assert not marks(drawn(line("one", (1.0, 2.0, None), model=(1.5, 2.5, None))), "_")
 
 
+def test_a_value_without_a_place_is_a_line_across_the_figure_in_the_color_of_its_marks() -> None:
+    axes = drawn(line("one", (1.0, 2.0, 3.0)), line("two", (2.0, 3.0, 4.0), levels=(2.5,)))
+    level: Any
+    (level,) = [each for each in axes.lines if each.get_linestyle() == "--"]
+    assert level.get_xydata().tolist() == [[0, 2.5], [1, 2.5]]  # along x: shares of the width
+    (second,) = marks(axes, "s")
+    assert level.get_color() == second.get_color()
+    legend = axes.get_legend()
+    assert legend is not None
+    assert "printed in the study, without a place" in [each.get_text() for each in legend.get_texts()]
+    assert not [each for each in drawn(line("one", (1.0, 2.0, 3.0))).lines if each.get_linestyle() == "--"]
+
+
 def test_a_printed_range_is_a_band_across_the_figure() -> None:
     axes = drawn(line("one", (1.0, 2.0, 3.0)), printed_range=(1.5, 2.5))
     (band,) = axes.patches

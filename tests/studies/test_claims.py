@@ -65,6 +65,9 @@ NEAR, FAR = 'link.one-way-delay = "0ms"', 'link.one-way-delay = "5ms"'
         # (10 - 2.5) / (11.5 - 5)
         (f'of = {{ arm = "one", {NEAR} }}\nminus = {{ arm = "one", {FAR} }}\n'
          f'over = {{ arm = "two", {NEAR} }}\nover-minus = {{ arm = "two", {FAR} }}', 7.5 / 6.5, "times"),
+        # (10 / 2.5) / (11.5 / 5)
+        (f'of = {{ arm = "one", {NEAR} }}\nover = {{ arm = "one", {FAR} }}\n'
+         f'beside = {{ arm = "two", {NEAR} }}\nbeside-over = {{ arm = "two", {FAR} }}', 4 / 2.3, "times"),
     ],
 )  # fmt: skip
 def test_a_check_is_a_number_or_compares_places(tmp_path: Path, check: str, value: float, unit: str) -> None:
@@ -138,6 +141,27 @@ def test_a_ratio_of_two_differences_scatters_like_its_four_places(tmp_path: Path
     assert judged.verdict == verdicts.NOT_RUN
 
 
+def test_two_ratios_are_compared_with_their_scatter(tmp_path: Path) -> None:
+    values = {"one": ([7.0, 8.0, 9.0], [2.0]), "two": ([8.0], [4.0])}
+    rows = [row(arm, delay, *found) for arm, both in values.items() for delay, found in zip((0, 5), both, strict=True)]
+    text = (
+        f'of = {{ arm = "one", {NEAR} }}\nover = {{ arm = "one", {FAR} }}\n'
+        f'beside = {{ arm = "two", {NEAR} }}\nbeside-over = {{ arm = "two", {FAR} }}\nbetween = [1.9, 2.1]'
+    )
+    (judged,) = verdicts.judge(written(tmp_path, claim(text)).claims, rows)
+    (check,) = judged.checks
+    # one place alone scatters: 4.303 is the 97.5 % quantile with two degrees of freedom, from a table
+    half = 4.303 * sqrt(1 / 3) / 2 / 2
+    assert check.interval == pytest.approx((2 - half, 2 + half), rel=1e-3)
+    assert (check.value, judged.verdict) == (2.0, verdicts.UNDECIDED)
+    assert check.of == "one, one-way-delay 0ms / one, one-way-delay 5ms"
+    assert check.beside == "two, one-way-delay 0ms / two, one-way-delay 5ms"
+    (found,) = written(tmp_path, claim(text)).claims[0].checks
+    assert found.text(lambda spot: spot.arm) == "(one / one) / (two / two)"
+    (judged,) = verdicts.judge(written(tmp_path, claim(text)).claims, [*rows[:3], row("two", 5, 0.0)])
+    assert judged.verdict == verdicts.NOT_RUN
+
+
 def test_claims_of_our_own_are_marked(tmp_path: Path) -> None:
     text = claim(f'of = {{ arm = "one", {NEAR} }}\nbetween = [9, 11]')
     own = text.replace('name = "a"', 'name = "b"\nown = true')
@@ -189,6 +213,19 @@ def test_a_failed_claim_shows_causes_from_the_captures(tmp_path: Path) -> None:
         (
             'of = { arm = "one" }\nover-minus = { arm = "two" }\nbetween = [1, 2]',
             "over-minus: a ratio of two differences needs over, minus and over-minus - at `$.claims[0].checks[0]`",
+        ),
+        *(
+            (
+                f'of = {{ arm = "one" }}\n{more}\nbetween = [1, 2]',
+                "beside: a ratio of two ratios needs over, beside and beside-over, and no minus",
+            )
+            for more in (
+                'beside = { arm = "two" }\nbeside-over = { arm = "two" }',
+                'over = { arm = "two" }\nbeside = { arm = "two" }',
+                'over = { arm = "two" }\nbeside-over = { arm = "two" }',
+                'over = { arm = "two" }\nminus = { arm = "two" }\nover-minus = { arm = "two" }\n'
+                'beside = { arm = "two" }\nbeside-over = { arm = "two" }',
+            )
         ),
         ('of = { arm = "one", link.rate = "1Mbit" }\nbetween = [1, 2]', "link.rate: no point has this setting"),
     ],

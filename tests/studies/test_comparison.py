@@ -140,6 +140,16 @@ def test_printed_and_computed_values_have_marks_of_their_own(tmp_path: Path) -> 
     assert [row[header.index("computed")] for row in rows] == [None, None, 2, 1]
 
 
+def test_a_value_whose_place_is_not_printed_has_no_star(tmp_path: Path) -> None:
+    chart = drawn(tmp_path, STUDY + "placed = false\n")
+    levels = {line.name: line.levels for line in chart.lines}
+    assert levels == {"loss 0%": (), "loss 1%": (1, 2)}
+    assert not chart.has("printed")
+    assert "Dashed: printed in the study, without a place: 1, 2." in charts.caption(chart)
+    assert "Stars" not in charts.caption(chart)
+    assert not drawn(tmp_path, STUDY).has("levels")
+
+
 def test_a_printed_range_is_named_in_the_caption(tmp_path: Path) -> None:
     chart = drawn(tmp_path, STUDY.replace("as-rtt = true", "as-rtt = true\nprinted-range = [0.5, 2]"))
     assert chart.printed_range == (0.5, 2)

@@ -52,7 +52,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Definition, Results
     sizes = '["512B", "1K", "2K", "4K", "8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M"]'
     assert sizes in whole
     small = whole.replace(sizes, '["512B", "64K", "128K", "1M"]').replace(
-        '["64K", "128K", "256K", "512K", "1M"]', '["64K", "1M"]'
+        '["64K", "128K", "256K", "512K", "1M"]', '["64K", "128K", "1M"]'
     )
     # blocks of 512 B are the same after a tenth of them
     small = small.replace('bytes = "16M"', 'bytes = "12M"\nseconds = 0.1')
@@ -249,12 +249,14 @@ def test_claims_are_checked_in_the_world_in_which_they_can_be(study: tuple[Defin
     assert judged["a"].verdict == verdicts.REPRODUCED
     assert judged["h"].verdict == judged["i"].verdict == verdicts.NOT_TESTABLE
     # 64 KiB and a header on a line of 7.92 Gbit/s, and 54 us of hosts: 42.1 % of 10 Gbit/s, where 41.2 were printed
-    hosts, of_socket, *around = judged["e"].checks
+    hosts, of_socket, *larger = judged["e"].checks
     # and 56.5 % of the socket of such a line, where 55.3 were printed
     assert of_socket.value == pytest.approx(100 * (hosts.value or 0) * 1e6 / (7.92e9 / 8 * PAYLOAD_SHARE), rel=0.005)
     assert of_socket.is_met
     assert hosts.value == pytest.approx(65_536 / ((65_536 + 48) / (7920 / 8 * PAYLOAD_SHARE) + 54), rel=0.005)
-    assert (judged["e"].verdict, [each.is_met for each in around]) == (verdicts.REPRODUCED, [True, True])
+    assert (judged["e"].verdict, [each.is_met for each in larger]) == (verdicts.REPRODUCED, [True, True])
+    # the study's most is 41.2 % with 64 KB; a cost per read makes larger blocks faster
+    assert judged["b, the most"].verdict == judged["d"].verdict == verdicts.NOT_REPRODUCED
     # there is a note for whatever is not as the study says
     assert all(each.why for each in judged.values() if each.verdict not in {verdicts.REPRODUCED, verdicts.NOT_RUN})
     real = {each.name: each for each in verdicts.judge(study[0].claims, [], "real")}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from iscsitrace.studies import expected, results, tables
+from iscsitrace.studies import expected, repeats, results, tables
 from iscsitrace.studies.from_truth import Stream
 from iscsitrace.studies.quantities import EFFICIENCY, QUANTITIES, SEARCH, STREAMS, PointResult, columns
 from iscsitrace.studies.results import Results
@@ -82,9 +82,17 @@ def test_every_quantity_has_a_field_or_comes_from_repeats() -> None:
     assert {each.in_model for each in QUANTITIES.values() if each.in_model} <= prediction.as_dict().keys()
 
 
+@pytest.mark.parametrize(("counts", "share"), [((0, 3, 1, 0), 50.0), ((0, 0), 0.0), ((2,), 100.0), ((None,), None)])
+def test_the_share_of_runs_with_a_timeout_counts_runs_and_not_timeouts(
+    counts: tuple[int | None, ...], share: float | None
+) -> None:
+    (row,) = repeats.rows([replace(POINT, repeat=number, timeout_count=each) for number, each in enumerate(counts)])
+    assert row.means.get("timed_out") == share
+
+
 def test_the_columns_of_results_hold_every_measured_quantity() -> None:
     measured = {each.field or name for name, each in QUANTITIES.items() if each.has_field}
-    assert measured - set(columns()) == {"absolute_model_error", "host_share", "line_bytes_per_s"}
+    assert measured - set(columns()) == {"absolute_model_error", "host_share", "line_bytes_per_s", "timed_out"}
     assert not {"error", "name", "streams", "model"} & set(columns())
     (header, row) = results.table(Results("n", "t", "s", "", "simulated", True, 1, (POINT,))).splitlines()
     cells = dict(zip(header.split(","), row.split(","), strict=True))

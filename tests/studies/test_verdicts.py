@@ -20,8 +20,9 @@ def check(lies: bool | None, value: float | None = 1.0, *, is_met: bool = True) 
         ((True, None), "undecided"),
         ((None, None), "undecided"),
         ((True, False), "partly"),
-        # what is too close to tell may hold
-        ((None, False), "partly"),
+        # what is too close to tell may hold, and then it is partly
+        ((None, False), "undecided"),
+        ((True, None, False), "partly"),
         ((False, False), "not reproduced"),
         ((), "not testable here"),
     ],

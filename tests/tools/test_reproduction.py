@@ -236,7 +236,7 @@ def test_figures_show_the_values_that_are_printed() -> None:
             assert not replace(chart, lines=()).has("measured")
             assert chart.has("printed") == any(
                 figure.title == title and published.quantity == figure.y and not published.is_computed
-                and figure.shows(arm, point.values)
+                and published.is_placed and figure.shows(arm, point.values)
                 for figure in found.drawn_on_page
                 for published in found.published
                 for _, arm, at, _ in repeats.places(published, [], found)
