@@ -45,7 +45,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick quick-rust test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-growth bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-unseen bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs reproduction screenshots samples wheel userlands clean
+.PHONY: help setup build plugin demo quick quick-rust test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-growth bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-unseen bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs site reproduction screenshots samples wheel userlands clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -127,6 +127,7 @@ lint-python: build/ready.stamp
 	$(BIN)/python -m tools.tutorial --check
 	$(BIN)/python -m tools.notebook --check
 	$(BIN)/python -m tools.plots --check
+	$(SITE)
 
 check: lint ## lint, then test: must pass before a commit
 	$(MAKE) test
@@ -207,6 +208,11 @@ docs: build/ready.stamp ## write the generated pages and images in docs/
 	$(BIN)/python -m tools.tutorial
 	$(BIN)/python -m tools.notebook
 	$(BIN)/python -m tools.plots
+
+# a dead link or anchor is an error; the theme's advertisement for its successor is none of the chore
+SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+site: build/build.stamp ## build the docs site into build/site, with all links and anchors checked
+	$(SITE)
 
 # a run that was interrupted continues; finished points of unchanged settings are kept; 1: some points failed
 reproduction: build/ready.stamp ## run all studies in virtual time, record them, write docs/reproduction.md (half an hour)

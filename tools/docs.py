@@ -1,7 +1,7 @@
-"""Writes the generated pages of docs/ from their sources: commands, schema/, the core's counters, problems.
+"""Writes the generated pages of docs/ from their sources: commands, schema/, the core's counters, problems, samples.
 
 ``python -m tools.docs`` writes them; ``python -m tools.docs --check`` only lists outdated files (exit code 1). Nothing
-in cli.md, tables.md, diagnosis.md and conformance.md is written by hand.
+in the pages of ``PAGES`` is written by hand.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _meaning(parameter: click.Parameter) -> str:
 
 def tables_page() -> str:
     """docs/tables.md."""
-    lines = ["# Tables", "", _generated("`iscsitrace/tables/schema/` and the core's counters"), ""]
+    lines = ["# Tables", "", _generated("`iscsitrace/tables/schema/`"), ""]
     lines += _prose(
         f"Schema number {SCHEMA_VERSION}. Times are int64 nanoseconds since 1970 (UTC), from the capture. A "
         "nullable column is null where its value is unknown or does not exist: masked in Python, empty in CSV. "
@@ -202,18 +202,33 @@ def tables_page() -> str:
     for name, words in CATEGORIES.items():
         listed = ", ".join(f"`{word}`" for word in words) or "the SCSI operation: `read`, `write`, `inquiry` ..."
         lines.append(f"| {name} | {listed} |")
-    lines += [
-        "",
-        "## Counters",
-        "",
-        "Every irregularity of an input has one of these counters; a counter of zero has no row.",
-        "",
-    ]
+    return "\n".join([*lines, ""])
+
+
+def counters_page() -> str:
+    """docs/counters.md."""
+    lines = ["# Counters", "", _generated("the core's counters"), ""]
+    lines += ["Every irregularity of an input has one of these counters; a counter of zero has no row.", ""]
     lines += ["| counter | severity | what is counted | advice |", "|---|---|---|---|"]
     lines += [
         f"| `{each.name}` | {CATEGORIES['severity'][each.severity]} | {_cell(each.meaning)} | {_cell(each.advice)} |"
         for each in counters().values()
     ]
+    return "\n".join([*lines, ""])
+
+
+def samples_page() -> str:
+    """docs/samples.md: each sample with the first paragraph and the command of its README."""
+    lines = ["# Sample captures", "", _generated("`samples/*/README.md`"), ""]
+    lines += ["Each has one thing to see, and `truth.json`: what its maker knows. A README has the whole command.", ""]
+    lines += ["| sample | what it shows | try |", "|---|---|---|"]
+    for path in sorted((ROOT / "samples").glob("*/README.md")):
+        title, text, *_ = path.read_text().removeprefix("# ").split("\n\n")
+        command = path.read_text().split("```sh\niscsitrace ")[1].split()[0]
+        name = path.parent.name
+        lines.append(
+            f"| [{name}](../samples/{name}/README.md) | **{title}.** {_cell(' '.join(text.split()))} | `{command}` |"
+        )
     return "\n".join([*lines, ""])
 
 
@@ -295,7 +310,7 @@ def _problem(problem: Problem) -> list[str]:
         *(f"### {problem.name}", "", problem.meaning, ""),
         *(f"- **{name}**: {text}" for name, text in explain.facts(problem)),
         "- **Advice**:",
-        *(f"  - {text}" for text in explain.advice(problem)),
+        *(f"    - {text}" for text in explain.advice(problem)),
         "",
     ]
 
@@ -383,6 +398,8 @@ def _generated(source: str) -> str:
 PAGES = {
     "docs/cli.md": cli_page,
     "docs/tables.md": tables_page,
+    "docs/counters.md": counters_page,
+    "docs/samples.md": samples_page,
     "docs/diagnosis.md": diagnosis_page,
     "docs/conformance.md": conformance_page,
 }
