@@ -95,7 +95,9 @@ class Trace(passes.Trace):
         to_target: bool | None = None,
         by: str | None = None,
     ) -> Picture:
-        """A plot, as `iscsitrace plot KIND` draws it; options zoom, with absolute times. docs/plots.md shows the kinds.
+        """A plot, as `iscsitrace plot KIND` draws it; options zoom, with absolute times.
+
+        `iscsitrace docs plots` shows the kinds.
 
         ``by`` is what ``latency`` and ``budget`` tell commands apart by: ``lun``, ``operation`` or ``session``. Tables
         that are lacking are read from the captures again. InputInvalid where there is nothing to draw.

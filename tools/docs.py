@@ -43,8 +43,11 @@ from iscsitrace.wording import amounts
 from iscsitrace.wording.counters import counters
 from iscsitrace.wording.event_kinds import EVENT_KINDS
 from iscsitrace.wording.rules import rules
+from tools import man_page
 
 ROOT = Path(__file__).resolve().parents[1]
+MAN_PAGE = "docs/man/data/share/man/man1/iscsitrace.1"
+"""Its folders are those of a wheel's data, which pip puts beside the programs."""
 _HAVE_THRESHOLDS: tuple[ModuleType, ...] = (
     *FAMILIES,
     *(workload, gain, system_calls, together, streams, nops),
@@ -68,6 +71,8 @@ _ARGUMENTS = {
     "DATASET": "The folder that `fleet run` has written.",
     "QUERY": "A query, such as `SELECT count(*) FROM cycles`.",
     "NAME": "An experiment, or `FILE.toml`; for `explain`, any of the names above.",
+    "[PAGE]": "A page of the list that the command prints without it.",
+    "[SECTION]": "What the title of a section begins with.",
     "kind": "Kind of plot.",
     "operation": "What to do.",
     "OPERATION": "`read`, `write`, `mixed`, `socket-read` or `socket-write`.",
@@ -398,6 +403,7 @@ def _generated(source: str) -> str:
 PAGES = {
     "docs/cli.md": cli_page,
     "docs/tables.md": tables_page,
+    MAN_PAGE: lambda: "\n".join([*man_page.lines(commands()), ""]),
     "docs/counters.md": counters_page,
     "docs/samples.md": samples_page,
     "docs/diagnosis.md": diagnosis_page,
@@ -412,7 +418,7 @@ def run(is_check: bool) -> int:
         if is_check:
             print(f"{name} is out of date: python -m tools.docs")
         else:
-            (ROOT / name).parent.mkdir(exist_ok=True)
+            (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / name).write_text(PAGES[name]())
             print(f"{name} written")
     return 1 if is_check and stale else 0

@@ -176,7 +176,7 @@ ACK_LOSS: Final = Problem(
     scope="story",
     meaning="The path loses ACKs, but no data. The sender does not learn that its data arrived: it waits for a timer "
     "(tail loss probe or RTO) and retransmits without need. Meanwhile its window is full, and the transfer stalls.",
-    condition="Recoveries in which a timer expired because of lost ACKs, not of lost data (docs/method.md, section 5), "
+    condition="Recoveries in which a timer expired because of lost ACKs, not of lost data (iscsitrace docs method 5), "
     f"take at least {wording.percent(LOSS_SHARE)} of the I/O time. A stall of a second or more is a failure.",
     evidence="First and last frames of the longest recoveries. The cost is the time in these recoveries, with the "
     "waits before them and the outages that they caused.",

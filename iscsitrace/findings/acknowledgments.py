@@ -145,7 +145,7 @@ DELAYED_ACK_IN_RECOVERY: Final = Problem(
     meaning="After a retransmission timeout, and in a slow start with a small initial window, TCP has one segment in "
     "flight and waits for its ACK. A receiver with delayed ACKs holds this one back (40 ms on Linux, up to 200 ms on "
     "Windows and ESXi), so each step of the recovery takes that long.",
-    condition="Delayed ACKs for which a recovery or slow start waited (docs/method.md, section 5) cost at least "
+    condition="Delayed ACKs for which a recovery or slow start waited (iscsitrace docs method 5) cost at least "
     f"{wording.percent(LOSS_SHARE)} of the I/O time.",
     evidence="The ACK that was delayed longest, and first and last frames of such recoveries. The share is the time "
     "for which the ACKs were delayed.",

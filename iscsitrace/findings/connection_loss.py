@@ -252,8 +252,8 @@ CONNECTION_LOST: Final = Problem(
     "the first I/O of the next session, or until the last try. It starts at the loss, or at an unanswered NOP or "
     "Logout Request before it; where nothing was in flight, at an unanswered retransmission. Where the session "
     "continued on another connection, or the volume on another path, it ends when the commands of the lost connection "
-    "completed there. "
-    "Where a side broke RFC 7143 (docs/conformance.md), and no later command had a status, the text begins with that.",
+    "completed there. Where a side broke RFC 7143 (iscsitrace docs conformance), and no later "
+    "command had a status, the text begins with that.",
     example="Sessions 0 and 1 lost their connection for 2.0 s, from 1.00 s to 3.00 s. The target reset the "
     "connection at 1.00 s. The initiator logged in again 2.0 s later, and I/O resumed.",
     shown_by=f"read {LAN} --fault rst,on=target",

@@ -165,7 +165,7 @@ STANDING_QUEUE: Final = Problem(
     "needs. The session builds it itself, or other traffic does.",
     condition="The median RTT while data are in flight exceeds that of the path by the larger of "
     f"{wording.time(QUEUE_NS)} and half of it; and neither line_saturated nor line_shared is found. Where data go one "
-    "way, over a line of known rate, the least RTT of 250 ms shows the queue, too (docs/method.md, section 5): that of "
+    "way, over a line of known rate, the least RTT of 250 ms shows the queue, too (iscsitrace docs method 5): that of "
     "a burst is empty before the next.",
     evidence="The commands that waited longest for the network. The share is the queue's part of a round trip.",
     example="The path to the initiator has a standing queue: under load a round trip typically takes 122.7 ms instead "

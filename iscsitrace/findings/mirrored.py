@@ -69,7 +69,7 @@ MIRROR_WAITS_FOR_FARTHEST: Final = Problem(
     meaning="Sessions carry the same writes to several targets, as a software RAID1 does. A write completes when the "
     "slowest side acknowledges, so the farthest target limits all sides.",
     condition=f"Only the slowest side of a mirror has writes in flight for {WORTH}. Mirrors are recognised by their "
-    "extents (docs/method.md, section 9).",
+    "extents (iscsitrace docs method 9).",
     evidence="Command and status, on every side, of the three writes that waited longest. The share is the time in "
     "which only the slowest side had writes in flight.",
     example="Sessions 0 and 1 are a mirror whose writes wait for session 1: for 2.5 s it alone had writes in flight, "

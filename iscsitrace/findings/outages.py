@@ -256,7 +256,7 @@ IO_OUTAGE: Final = Problem(
     scope="story",
     meaning="For a second or more commands were in flight and nothing completed: the path, the target or its "
     "storage was out of service.",
-    condition="An outage (docs/method.md, section 4) that did not begin with the loss of a connection.",
+    condition="An outage (iscsitrace docs method 4) that did not begin with the loss of a connection.",
     evidence="The first commands that waited, the first retransmissions, and the first status after it. The cost is "
     "its length, also across a new login.",
     example="Session 0 had no I/O for 3.2 s, from 1.02 s to 4.26 s: 1 READ command waited. TCP retransmitted 5 packets "

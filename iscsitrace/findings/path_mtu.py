@@ -123,7 +123,7 @@ PATH_MTU: Final = Problem(
     meaning="Long packets are lost on the path and short ones are not: a hop has a smaller MTU than the hosts, "
     "and its ICMP "
     "messages are lost, too. Logins and small commands work, the first large read or write hangs.",
-    condition="A segment is blocked for a second or more while smaller packets pass (docs/method.md, section 5), "
+    condition="A segment is blocked for a second or more while smaller packets pass (iscsitrace docs method 5), "
     "and its "
     "size explains it: a retransmission was lost after a smaller packet had passed, ICMP reports the MTU, or it "
     "happens on a second connection to segments larger than any that arrives. Else it may be a black-out.",

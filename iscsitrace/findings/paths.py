@@ -138,7 +138,7 @@ def _figures(path: PathUse) -> str:
 
 PATH_IMBALANCE: Final = Problem(
     name="path_imbalance",
-    meaning="Several paths lead to one logical unit (docs/method.md, section 13), and the initiator does not use them "
+    meaning="Several paths lead to one logical unit (iscsitrace docs method 13), and the initiator does not use them "
     "as the target offers them: I/O goes over a non-optimized path, or one path carries most of it.",
     condition=f"At least {COMMANDS_MIN} commands while the paths were in service together, and one of these: at least "
     f"{wording.percent(WORTH_A_CHANGE)} of the bytes went over a path in ALUA state active/non-optimized while an "

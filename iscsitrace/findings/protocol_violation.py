@@ -128,7 +128,8 @@ def _others(side: str, every: Sequence[Violated], worst: Violated) -> str:
 PROTOCOL_VIOLATION: Final = Problem(
     name="protocol_violation",
     scope="story",
-    meaning="A side breaks RFC 7143. docs/conformance.md has every rule, iscsitrace conformance shows every violation.",
+    meaning="A side breaks RFC 7143. iscsitrace docs conformance has every rule, iscsitrace conformance "
+    "shows every violation.",
     condition="A violation of severity `warning` or `error`. It is a failure where the rule's severity is `error`, or "
     "where a connection was closed upon it. A write that ended GOOD without its data (rule D18) comes before all else.",
     evidence="The first frames that show the worst rule, and the last. The cost is the time in which the session could "

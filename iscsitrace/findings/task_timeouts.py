@@ -315,7 +315,7 @@ TASK_TIMEOUT: Final = Problem(
     "is the path.",
     evidence="The commands, the requests and their responses. The cost is the time without progress; where other "
     "commands progressed, that of the command that waited longest. Where a side broke RFC 7143 "
-    "(docs/conformance.md), and the commands waited for that, the text begins with it.",
+    "(iscsitrace docs conformance), and the commands waited for that, the text begins with it.",
     example="Sessions 1 and 2: 1 READ command to LUN 0 had no answer for 14.1 s, from 12.64 s on. "
     "Meanwhile the target answered 2 NOP-Outs: this points to the storage behind LUN 0. The initiator sent ABORT TASK "
     "at 23.72 s (no response).",

@@ -139,7 +139,7 @@ _PADHYE: Final = Rival(
     _bulk(_with_timeouts),
 )
 RIVALS: Final = (
-    Rival("this model", "docs/method.md, section 6", _ours),
+    Rival("this model", "iscsitrace docs method 6", _ours),
     Rival(
         "Mathis",
         "Mathis, Semke, Mahdavi, Ott: The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, Computer "

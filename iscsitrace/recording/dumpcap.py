@@ -16,7 +16,7 @@ from iscsitrace.recording import interfaces as network_interfaces
 _LIMIT_S = 10
 _ADVICE = (
     "run it as root, with the capability CAP_NET_RAW, or as a member of the group that may use dumpcap "
-    "(see docs/capture.md)"
+    "(iscsitrace docs capture permission)"
 )
 
 

@@ -119,7 +119,7 @@ def _slow(database: Database) -> Iterator[Section]:
             for name, sessions, cost_ns, tap, session, text in found
         ]
         columns = ("finding", "sessions", "lost s", "most in", "what was found there")
-        line = "Findings that cost time, by the time that they cost all sessions. docs/diagnosis.md describes each."
+        line = "Findings that cost time, by the time that they cost all sessions. `iscsitrace explain` describes each."
         yield Section("What is slow", (line, table(columns, rows, "Findings by cost", limit=ROWS)), "slow")
 
 
@@ -188,6 +188,6 @@ def _making(database: Database) -> Section:
     made = database.manifests[0]
     lines = (
         f"iscsitrace {made.version}, schema {made.schema}. Tables: {', '.join(made.tables)}.",
-        "docs/fleet.md of the project describes the dataset, docs/method.md each number.",
+        "`iscsitrace docs fleet` describes the dataset, `iscsitrace docs method` each number.",
     )
     return Section("How this was made", lines, "making")

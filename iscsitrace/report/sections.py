@@ -126,8 +126,8 @@ def _making(trace: Trace) -> Section:
             f"iscsitrace {made['tool']['version']}, schema {made['schema']}, from {cells.count(trace.packet_count)} "
             f"packets ({cells.count(trace.tcp_packet_count)} TCP).",
             f"Options: {'; '.join(options)}." if options else "No filters.",
-            "The same input and options give the same bytes. docs/method.md of the project defines each number, "
-            "docs/diagnosis.md each finding.",
+            "The same input and options give the same bytes. `iscsitrace docs method` defines each number, "
+            "`iscsitrace explain` each finding.",
         ),
         "making",
     )

@@ -104,5 +104,5 @@ def _making() -> Iterator[str]:
     yield (
         "Steady commands only: those in slow start, after losses, with pauses and at the ends of bursts are left out; "
         "where losses leave no steady command, all count. "
-        "The model is period = k * d + s + B / C + stalls. Section 6 of docs/method.md defines each number."
+        "The model is period = k * d + s + B / C + stalls. `iscsitrace docs method 6` defines each number."
     )

@@ -144,7 +144,7 @@ def _facts_of_column(column: Column) -> Iterator[str]:
     if column.nullable:
         yield "It is null where the value is unknown or does not exist."
     if column.source:
-        yield f"Defined in: {column.source.replace('method', 'docs/method.md section')}"
+        yield f"Defined in: {column.source.replace('method', 'iscsitrace docs method')}"
 
 
 def sections(problem: Problem) -> Iterator[Section]:

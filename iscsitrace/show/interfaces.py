@@ -22,7 +22,7 @@ def sections(found: Sequence[NetworkInterface]) -> Iterator[Section]:
     )
     yield Section("", (table(columns, map(_row, found)),))
     if any(interface.is_permission_lacking for interface in found):
-        yield Section("", ("this user may not capture: see docs/capture.md on permissions",))
+        yield Section("", ("this user may not capture: see iscsitrace docs capture permission",))
 
 
 def _row(interface: NetworkInterface) -> tuple[object, ...]:

@@ -166,7 +166,7 @@ def _making(definition: Definition, found: Results) -> Iterator[str]:
         )
     yield (
         f"{_warm_up(definition)} Throughput is counted by the initiator. Idle fraction, k and limiter come from the "
-        "capture at the initiator. Each number is defined in docs/method.md of the project."
+        "capture at the initiator. `iscsitrace docs method` defines each number."
     )
     yield (
         "Numbers are means over repeats, with 95 % confidence intervals by Student's t; those of ratios and "

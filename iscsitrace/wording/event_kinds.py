@@ -101,7 +101,7 @@ EVENT_KINDS: Final = (
         ERROR,
         "a command, until it was aborted or lost its connection, or until the capture ended after 1 s or more",
     ),
-    EventKind("outage", ERROR, "an outage (method.md, section 4), until the first progress after it"),
+    EventKind("outage", ERROR, "an outage (iscsitrace docs method 4), until the first progress after it"),
     EventKind(
         "recovery",
         WARNING,

@@ -48,7 +48,7 @@ class RuleName(Quantity):
     multiple=True,
     type=RuleName(),
     metavar="RULE",
-    help="Only this rule (D18; docs/conformance.md lists them); repeatable.",
+    help="Only this rule (D18; `iscsitrace docs conformance` lists them); repeatable.",
 )
 @click.option("--side", type=click.Choice(SIDES), help="Only what this side breaks.")
 @click.option(

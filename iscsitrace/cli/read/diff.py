@@ -45,7 +45,7 @@ def command(
 
     The model changes one difference at a time from A's value to B's, in every order; a factor is the average effect on
     the throughput. The factors multiply to the gap of the model; the rest is printed as unexplained. What broke in a
-    capture is printed first: an outage is no part of this gap. See docs/diff.md.
+    capture is printed first: an outage is no part of this gap. See `iscsitrace docs diff`.
 
     With the traffic of both at two taps or more, the median latencies are also compared by place: network, target and
     initiator's host.

@@ -21,7 +21,7 @@ from iscsitrace.wording.event_kinds import SEVERITY_OF
     multiple=True,
     type=click.Choice(list(SEVERITY_OF)),
     metavar="KIND",
-    help="Only this kind (outage, login ...; docs/tables.md lists them); repeatable.",
+    help="Only this kind (outage, login ...; `iscsitrace docs tables events` lists them); repeatable.",
 )
 @click.option(
     "--severity",

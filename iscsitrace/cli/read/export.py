@@ -63,9 +63,10 @@ def command(
     has_packets: bool,
     force: bool,
 ) -> None:
-    """Write one file per table with every column (docs/tables.md), a sidecar for Wireshark, or a Perfetto trace.
+    """Write one file per table with every column, a sidecar for Wireshark, or a Perfetto trace.
 
-    Nulls are empty cells in CSV, times are int64 nanoseconds. Nothing is overwritten without --force.
+    `iscsitrace docs tables` describes the columns. Nulls are empty cells in CSV, times are int64 nanoseconds.
+    Nothing is overwritten without --force.
 
     With --format parquet --max-memory rows leave memory after each capture, in the order in which they are complete: of
     the files of a ring memory holds one file's rows. Tables on TCP and time need all in memory.

@@ -30,7 +30,7 @@ def command(dataset: str, query: str, file_format: str) -> None:
     A query reads: it cannot write files, nor use the network.
 
     Beside the tables there are `captures`, a row for each capture, and `commands`: the rows of `cycles` with initiator,
-    target, volume, is_data, is_error, status_text and is_open (docs/fleet.md).
+    target, volume, is_data, is_error, status_text and is_open (`iscsitrace docs fleet`).
     """
     from iscsitrace.fleet.sql import Database
 

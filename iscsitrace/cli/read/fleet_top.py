@@ -45,7 +45,7 @@ def _losses() -> tuple[str, ...]:
     show_default=True,
     metavar="COST",
     help=f"What the rows are ordered by: {', '.join(_COSTS)}; a part of the time breakdown, such as outage or "
-    "congestion_window; or a finding, such as loss (docs/diagnosis.md lists the names).",
+    "congestion_window; or a finding, such as loss (`iscsitrace docs diagnosis` lists them).",
 )
 @click.option(
     "--top", "limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="COUNT", help="Rows."

@@ -124,7 +124,7 @@ def command(
     height_in: float | None,
     dpi: int | None,
 ) -> None:
-    """Draws one plot of a capture. docs/plots.md shows each kind and how to read it.
+    """Draws one plot of a capture. `iscsitrace docs plots` shows each kind and how to read it.
 
     --from and --to zoom. The whole capture is still read, so that earlier packets count. The same input gives the same
     bytes.

@@ -20,7 +20,7 @@ def command() -> None:
     """Install the plugin, the extcap and the profile into Wireshark's personal folders, check or remove them.
 
     The plugin adds iscsitrace.* fields and a statistics window, the extcap two interfaces (a capture with trigger, a
-    simulated WAN), the profile columns, colours and filter buttons. See docs/plugins.md.
+    simulated WAN), the profile columns, colours and filter buttons. See `iscsitrace docs plugins`.
     """
 
 

@@ -103,7 +103,7 @@ def command(
     is_json: bool,
     no_progress: bool,
 ) -> None:
-    """Run an experiment: NAME of `lab list`, or your own FILE.toml (docs/lab.md describes its keys).
+    """Run an experiment: NAME of `lab list`, or your own FILE.toml (see `iscsitrace docs lab "a definition"`).
 
     Writes results.json, results.csv and the figures: the measurements at every point, beside the model's predictions
     and published values. Each point has a folder below DIR/points. Ctrl-C stops; the same command continues. When a

@@ -1,0 +1,33 @@
+"""``iscsitrace docs``: a page of the docs in the terminal."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+from iscsitrace.cli.sections import SectionedCommand
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from iscsitrace.show import pages
+
+    return [CompletionItem(name) for name in pages.NAMES if name.startswith(incomplete)]
+
+
+@click.command(cls=SectionedCommand, epilog="Example:  iscsitrace docs capture permission")
+@click.argument("name", metavar="[PAGE]", required=False, shell_complete=_complete)
+@click.argument("section", metavar="[SECTION]", required=False, default="")
+def command(name: str | None, section: str) -> None:
+    """Show a page of the docs, or list the pages.
+
+    SECTION shows only the section whose title begins with it: `iscsitrace docs method 4`.
+    A pager shows the page on a terminal; into a pipe it is Markdown.
+    """
+    from iscsitrace.show import pages
+    from iscsitrace.show.document import Section, table
+    from iscsitrace.show.terminal import show
+
+    if name:
+        pages.show(pages.page(name, section))
+    else:
+        show([Section("", (table(("page", "title"), list(pages.titles())),))])
