@@ -23,6 +23,8 @@ from iscsitrace.diagnosis.registry import FAMILIES, PROBLEMS
 from iscsitrace.findings.finding import Problem
 from iscsitrace.findings.thresholds import WARNING
 from iscsitrace.fit import gain
+from iscsitrace.lab import fault_catalogue as catalogue
+from iscsitrace.lab.faults.fault import FaultKind
 from iscsitrace.measure import nops, system_calls, workload
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.relate.jobs import streams, together
@@ -237,6 +239,28 @@ def samples_page() -> str:
     return "\n".join([*lines, ""])
 
 
+_FAULTS = """
+`--fault NAME[,DETAIL=VALUE...]` of `simulate`, `lab run`, `target` and `initiator` makes a fault of this list, with the
+details that differ from those shown ([lab.md](lab.md#faults-on-demand)). `--list-faults` prints those of a command.
+"""
+
+
+def faults_page() -> str:
+    """docs/faults.md."""
+    lines = ["# Faults", "", _generated("`iscsitrace/lab/fault_catalogue.py`"), "", *_prose(_FAULTS)]
+    parts: dict[str, list[FaultKind]] = {"What happens to a run": [], "Rules of RFC 7143 that a side breaks": []}
+    for kind in catalogue.KINDS.values():
+        parts[[*parts][kind.name in rules()]].append(kind)
+    for title, kinds in parts.items():
+        lines += [f"## {title}", "", "| fault | what it does | details | in |", "|---|---|---|---|"]
+        for kind in kinds:
+            details = ", ".join(f"`{name}={detail.default}`" for name, detail in kind.details.items())
+            where = ", ".join(catalogue.worlds_of(kind.name))
+            lines.append(f"| `{kind.name}` | {kind.meaning} | {details} | {where} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 def _kinds_of_events() -> list[str]:
     """The kinds of the table ``events``."""
     lines = ["| kind | severity | meaning |", "|---|---|---|"]
@@ -406,6 +430,7 @@ PAGES = {
     MAN_PAGE: lambda: "\n".join([*man_page.lines(commands()), ""]),
     "docs/counters.md": counters_page,
     "docs/samples.md": samples_page,
+    "docs/faults.md": faults_page,
     "docs/diagnosis.md": diagnosis_page,
     "docs/conformance.md": conformance_page,
 }

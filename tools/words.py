@@ -1,7 +1,7 @@
-"""Finds paraphrases of terms for which the field has a word.
+"""Finds paraphrases of terms for which the field has a word, and docs that have become too long.
 
 ``python -m tools.words`` prints each with its place and the word to use instead, and exits with 1 if there is one. It
-reads every tracked text file: output strings, docs, docstrings and comments.
+reads every tracked text file: output strings, docs, docstrings and comments. ``--pages`` prints the words of each page.
 """
 
 from __future__ import annotations
@@ -57,6 +57,10 @@ PHRASES = {
 _PATTERN = re.compile(
     rf"\b(?:{'|'.join(f'(?P<p{number}>{phrase})' for number, phrase in enumerate(PHRASES))})", re.IGNORECASE
 )
+MOST_WORDS = 60_000
+"""Of all pages of docs/ that are written by hand. Who adds a page looks for what it replaces."""
+_GENERATED = "; do not edit."
+"""Stands at the beginning of a generated page."""
 _SUFFIXES = {".py", ".pyi", ".rs", ".lua", ".md", ".toml", ".css", ".html", ".js"}
 _LEFT_OUT = {"tools/words.py", "tests/tools/test_words.py", "CHANGELOG.md"}
 
@@ -73,8 +77,20 @@ def found_in(text: str) -> Iterator[tuple[int, str, str]]:
                 yield number, match[0], list(PHRASES.values())[int((match.lastgroup or "p0")[1:])]
 
 
-def main() -> int:
+def pages() -> dict[str, tuple[int, bool]]:
+    """The words of each page of docs/, and whether it is generated."""
+    texts = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
+    return {name: (len(text.split()), _GENERATED in text[:500]) for name, text in texts.items()}
+
+
+def main(arguments: list[str]) -> int:
     """Prints all phrases found; returns the exit code."""
+    written = sum(words for words, is_generated in pages().values() if not is_generated)
+    if "--pages" in arguments:
+        for name, (words, is_generated) in pages().items():
+            print(f"{words:7,} {name}{' (generated)' if is_generated else ''}")
+        print(f"{written:7,} written by hand, of {MOST_WORDS:,}")
+        return 0
     names = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
     count = 0
     for name in names:
@@ -83,8 +99,10 @@ def main() -> int:
         for number, phrase, instead in found_in((ROOT / name).read_text(encoding="utf-8")):
             count += 1
             print(f"{name}:{number}: {phrase!r}: use {instead!r}")
-    return int(count > 0)
+    if written > MOST_WORDS:
+        print(f"docs/: {written:,} words written by hand, at most {MOST_WORDS:,}: python -m tools.words --pages")
+    return int(count > 0 or written > MOST_WORDS)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

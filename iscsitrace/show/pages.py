@@ -18,7 +18,7 @@ FOLDER: Final = Path(__file__).parents[1] / "pages"
 NAMES: Final = (
     *("index", "tutorial", "capture", "two-taps", "watch", "report", "diff", "fleet", "plugins", "notebooks"),
     *("operations", "anonymise", "cli", "diagnosis", "conformance", "tables", "counters", "json", "plots", "glossary"),
-    *("method", "lab", "guests"),
+    *("method", "lab", "faults", "guests"),
 )
 """The pages for users, in the order of the site."""
 _LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]*)\)")

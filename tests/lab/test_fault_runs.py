@@ -317,14 +317,3 @@ def test_what_a_world_cannot_make_is_a_usage_error(words: tuple[str, ...], line:
     assert result.exit_code == 2
     assert line in " ".join(result.output.split())
     assert not (tmp_path / "run").exists()
-
-
-def test_the_docs_say_which_world_makes_what() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "lab.md").read_text()
-    for name in catalogue.KINDS:
-        (line,) = [
-            each
-            for each in page.splitlines()
-            if (each.startswith(f"| `{name}` |") and "simulated" in each) or each == f"| `{name}` | guests |"
-        ]
-        assert line.endswith(f" {', '.join(catalogue.worlds_of(name))} |")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tools import words
 from tools.words import found_in
 
 
@@ -25,3 +26,16 @@ def test_a_phrase_is_found(text: str, line: int, phrase: str) -> None:
 
 def test_other_words_are_not_reported() -> None:
     assert not list(found_in("RTT 8.9 ms, 12 retransmissions, negotiated parameters\nmonkeys in forced marches"))
+
+
+def test_pages_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    counted = words.pages()
+    assert {name for name, (_, is_generated) in counted.items() if is_generated} >= {
+        "cli.md",
+        "reproduction.md",
+        "faults.md",
+    }
+    assert not counted["method.md"][1]
+    assert words.main(["--pages"]) == 0
+    written = sum(count for count, is_generated in counted.values() if not is_generated)
+    assert capsys.readouterr().out.endswith(f"{written:7,} written by hand, of {words.MOST_WORDS:,}\n")

@@ -188,7 +188,7 @@ DEVICE = Section(
         type=Fault(),
         multiple=True,
         help="What happens to the run, like black-out,at=2s,for=12s, or to single commands, like busy,every=3; "
-        "`iscsitrace docs lab faults` lists them with details. Repeatable.",
+        "`iscsitrace docs faults` lists them with details. Repeatable.",
     ),
 )
 """What a portal has beside settings."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab.fault_catalogue import GUESTS, KINDS, names_in, parse
+from iscsitrace.lab.fault_catalogue import GUESTS, names_in, parse
 from iscsitrace.lab.faults.fault import Details, Fault, FaultImpossible, FaultKind, InGuests, fault
 from iscsitrace.lab.guests import faults
 from iscsitrace.lab.guests.faults import Occurrence, capture_limits
@@ -156,12 +155,3 @@ def test_the_scenarios_have_every_fault_both_targets_and_six_healthy_workloads()
     assert len(found) >= 30
     assert {each.target for each in found} == {"lio", "tgt"}
     assert sum(not each.faults for each in found) >= 6
-
-
-def test_the_docs_list_every_fault_with_its_details() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "guests.md").read_text()
-
-    for name in names_in(GUESTS):
-        kind = KINDS[name]
-        details = ", ".join(f"`{name}={detail.default}`" for name, detail in kind.details.items())
-        assert f"\n| `{kind.name}` | {kind.meaning} | {details} |\n" in page
