@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.events.batch import distinct
 from iscsitrace.measure.selection import frames_filter
+from iscsitrace.tables.condition import Columns
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.schema import CATEGORIES
+from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
 from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 
 
-def pick(
-    events: Table,
-    *,
-    session: int | None = None,
-    lun: int | None = None,
-    kinds: Collection[str] = (),
-    severity: str = "info",
-) -> Table:
-    """The events that meet all conditions; ``severity`` is the least, and no ``kinds`` means all."""
-    keep = events.raw("severity") >= CATEGORIES["severity"].index(severity)
-    for name, wanted in (("session", session), ("lun", lun)):
-        if wanted is not None:
-            keep &= known(events, name) & (events.raw(name) == wanted)
-    if kinds:
-        keep &= np.isin(events.raw("kind"), [CATEGORIES["event_kind"].index(kind) for kind in kinds])
-    return events.select(keep)
+COLUMNS: Final = Columns(
+    "events",
+    DERIVED_TABLES["events"].columns,
+    frozenset({"time_ns", "end_ns"}),
+    {"stream": "connection", "tcp.stream": "connection"},
+)
+"""What a condition on events can name."""
 
 
 def runs(events: Table) -> tuple[Array, Array, Array]:

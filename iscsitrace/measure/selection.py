@@ -1,41 +1,40 @@
-"""Selection of commands by session, size and the like, and the display filter that shows one in Wireshark."""
+"""Selection of commands by a condition, and the display filter that shows one in Wireshark."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
-import numpy as np
-
-from iscsitrace.errors import InputInvalid
+from iscsitrace.measure.waits import UNKNOWN, Waits
+from iscsitrace.tables.condition import Columns, Condition, Values
+from iscsitrace.tables.schema import DERIVED_CYCLE_COLUMNS, TABLES
 from iscsitrace.tables.table import Table
+from iscsitrace.wording import scsi_names
 
 
-def pick(
-    cycles: Table,
-    *,
-    lun: int | None = None,
-    operations: Collection[str] = (),
-    block_size_bytes: int | None = None,
-    connection: int | None = None,
-    session: int | None = None,
-    is_incomplete: bool = False,
-) -> Table:
-    """The rows of ``cycles`` that meet all given conditions. InputInvalid for an unknown operation."""
-    unknown = set(operations) - set(cycles.words("operation"))
-    if unknown:
-        known = ", ".join(cycles.words("operation"))
-        raise InputInvalid(f"unknown operation: {', '.join(sorted(unknown))}; known are {known}")
-    keep = np.ones(len(cycles), dtype=bool)
-    wanted_values = {"lun": lun, "bytes": block_size_bytes, "connection": connection, "session": session}
-    for name, wanted in wanted_values.items():
-        if wanted is not None:
-            keep &= np.ma.filled(np.ma.asarray(cycles[name]) == wanted, False)
-    if operations:
-        keep &= np.isin(cycles.raw("operation"), [cycles.words("operation").index(word) for word in operations])
-    if is_incomplete:
-        keep &= ~cycles.raw("is_complete")
-    return cycles.select(keep)
+@cache
+def cycles_columns() -> Columns:
+    """What a condition on commands can name."""
+    stored = TABLES["cycles"].columns
+    statuses = {name.lower(): code for code, name in scsi_names.statuses().items()}
+    return Columns(
+        "cycles",
+        (*stored, *DERIVED_CYCLE_COLUMNS),
+        frozenset(column.name for column in stored if column.unit == "ns" and column.name != "idle_ns"),
+        {"stream": "connection", "tcp.stream": "connection", "time": "command_first_ns", "frame": "command_frame"},
+        {"status": statuses},
+    )
+
+
+def pick(cycles: Table, waited: Waits, condition: Condition, start_ns: int | None) -> tuple[Table, Waits]:
+    """The commands that meet a condition, and their waits; instants in it count from ``start_ns``.
+
+    The latency of a command without a status is at least the time that it waited.
+    """
+    latency = Values(waited.least_ns, waited.least_ns != UNKNOWN, waited.is_open)
+    rows = condition.rows(cycles, start_ns or 0, {"latency_ns": latency})
+    return cycles.select(rows), waited.select(rows)
 
 
 def first_packet_ns(connections: Table) -> int | None:

@@ -138,7 +138,7 @@ def test_absolute_times_reach_the_core(core: Any, run: Run) -> None:
         (["summary", "--from", "soon", "a.pcap"], "epoch seconds"),
         (["cycles", "--slower", "10", "a.pcap"], "is not a time"),
         (["cycles", "--json", "--csv", "a.pcap"], "exclude"),
-        (["cycles", "--operation", "raed", "a.pcap"], "unknown operation: raed"),
+        (["cycles", "--operation", "raed", "a.pcap"], "operation has no value raed; did you mean read?"),
         (["export", "a.pcap"], "-o"),
         (["export", "-o", "x", "--tables", "frames", "a.pcap"], "no table is called frames"),
         (["export", "-o", "x", "--tables", "", "a.pcap"], "no table"),

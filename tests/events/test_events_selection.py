@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.events import derived
-from iscsitrace.events.selection import display_filter, pick, runs
+from iscsitrace.events.selection import display_filter, runs
 from iscsitrace.tables.table import Table
 from iscsitrace.wording.event_kinds import EVENT_KINDS
 from tests.support.histories import Told
@@ -52,18 +52,6 @@ def test_runs_are_those_of_a_naive_model(seed: int) -> None:
 
 def test_no_events_have_no_runs() -> None:
     assert [len(column) for column in runs(mixed(0).select([]))] == [0, 0, 0]
-
-
-def test_selection() -> None:
-    events = mixed(1)
-    rows = list(events.rows())
-    assert list(pick(events).rows()) == rows
-    chosen = list(pick(events, session=0, lun=1, kinds=["busy"], severity="warning").rows())
-    assert chosen == [row for row in rows if (row["session"], row["lun"], row["kind"]) == (0, 1, "busy")] != []
-    assert {row["severity"] for row in pick(events, severity="error").rows()} == {"error"}
-    assert {row["severity"] for row in pick(events, severity="warning").rows()} == {"warning", "error"}
-    # a login has no logical unit
-    assert "login" not in set(pick(events, lun=0)["kind"])
 
 
 def test_the_filter_of_an_event_is_its_frame_or_its_time() -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import capture_health as health
 from iscsitrace.measure import distribution, intervals, operations, parameters, selection, throughput
 from iscsitrace.measure import tap_position as tap
@@ -237,31 +236,9 @@ def test_health_ignores_a_counter_of_zero() -> None:
     assert health.reaching(health.by_name(table("counters", counter("sync_lost", "data_loss", 0))), "info") == []
 
 
-@pytest.mark.parametrize(
-    ("conditions", "expected"),
-    [
-        ({}, [0, 1, 2]),
-        ({"lun": 0}, [2]),
-        ({"operations": ["read", "write"]}, [0, 1]),
-        ({"block_size_bytes": 65_536}, [0]),
-        ({"connection": 1}, [0, 1, 2]),
-        ({"connection": 0}, []),
-        ({"session": 1}, []),
-        ({"is_incomplete": True}, [2]),
-    ],
-)
-def test_selection(conditions: dict[str, Any], expected: list[int]) -> None:
-    assert selection.pick(table("cycles", *CYCLES), **conditions)["cycle"].tolist() == expected
-
-
 def test_the_first_packet_is_that_of_any_connection() -> None:
     assert selection.first_packet_ns(table("connections", {"time_first_ns": 9}, {"time_first_ns": 5})) == 5
     assert selection.first_packet_ns(table("connections")) is None
-
-
-def test_selection_of_an_unknown_operation() -> None:
-    with pytest.raises(InputInvalid, match=r"unknown operation: raed; known are .*read"):
-        selection.pick(table("cycles"), operations=["raed"])
 
 
 def test_display_filter() -> None:

@@ -8,6 +8,7 @@ import click
 
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.read.row_filter import among, equal, joined, takes_filter
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show.line import say
 from iscsitrace.show.terminal import show
@@ -15,33 +16,32 @@ from iscsitrace.show.terminal import show
 
 @click.command(
     cls=SectionedCommand,
-    epilog="Example:  iscsitrace cycles --operation read --top 20 --filter capture.pcapng",
+    epilog="Example:  iscsitrace cycles -Y 'operation == read && latency > 10ms' --top 20 capture.pcapng",
 )
 @takes_captures
 @as_json
 @click.option("--csv", "is_csv", is_flag=True, help="Print all columns of the table cycles as CSV.")
-@click.option(
-    "--slower", "slower_ns", type=units.Duration(), help="Only commands with a latency above TIME, like 10ms."
-)
+@takes_filter("latency > 10ms && operation == read")
+@click.option("--slower", "slower_ns", type=units.Duration(), help="Short for -Y 'latency > TIME'.")
 @click.option(
     "--top", type=click.IntRange(min=1), metavar="COUNT", help="Only the COUNT slowest commands, the slowest first."
 )
-@click.option("--lun", type=click.IntRange(min=0), metavar="LUN", help="Only commands to this logical unit.")
+@click.option("--lun", type=click.IntRange(min=0), metavar="LUN", help="Short for -Y 'lun == LUN'.")
 @click.option(
     "--operation",
     "operations",
     multiple=True,
     metavar="NAME",
-    help="Only this operation (read, write ...); repeatable.",
+    help="Short for -Y 'operation in {NAME}' (read, write ...); repeatable.",
 )
-@click.option("--block-size", "block_size", type=units.Size(), help="Only commands of this I/O size, like 64K.")
-@click.option("--connection", type=click.IntRange(min=0), metavar="N", help="Only commands on this tcp.stream.")
-@click.option("--session", type=click.IntRange(min=0), metavar="N", help="Only commands of this session.")
+@click.option("--block-size", "block_size", type=units.Size(), help="Short for -Y 'bytes == SIZE', like 64K.")
+@click.option("--connection", type=click.IntRange(min=0), metavar="N", help="Short for -Y 'connection == N'.")
+@click.option("--session", type=click.IntRange(min=0), metavar="N", help="Short for -Y 'session == N'.")
 @click.option(
     "--incomplete",
     "is_incomplete",
     is_flag=True,
-    help="Only commands whose status or data are missing from the capture.",
+    help="Short for -Y '!is_complete': commands whose status or data are missing from the capture.",
 )
 @click.option(
     "--legs",
@@ -54,6 +54,7 @@ def command(
     capture_input: CaptureInput,
     is_json: bool,
     is_csv: bool,
+    row_filter: str | None,
     slower_ns: int | None,
     top: int | None,
     lun: int | None,
@@ -75,6 +76,9 @@ def command(
     A command without a status is the slowest there is: its latency is shown as > the time until it was aborted, its
     connection ended, or the capture did. --top begins with those that never got one. Commands of unknown latency, whose
     packets are missing from the capture, are left out by --slower and --top; --incomplete lists them.
+
+    A filter (-Y) compares columns with values that have units, as Wireshark's display filters do: == != < <= > >= in
+    contains && || ! and parentheses. --csv shows the columns, docs/tables.md what they mean.
     """
     if is_json and is_csv:
         raise click.UsageError("--json and --csv exclude each other")
@@ -83,24 +87,28 @@ def command(
     if is_csv and has_legs:
         raise click.UsageError("--csv prints only the columns of the table cycles; export writes the table legs")
     from iscsitrace.measure import waits
-    from iscsitrace.measure.selection import pick
+    from iscsitrace.measure.selection import cycles_columns, first_packet_ns, pick
     from iscsitrace.show import cycles
+    from iscsitrace.tables.condition import Condition
 
-    trace = capture_input.read(("budget",))
-    picked = pick(
-        trace.cycles,
-        lun=lun,
-        operations=operations,
-        block_size_bytes=block_size,
-        connection=connection,
-        session=session,
-        is_incomplete=is_incomplete,
+    chosen = joined(
+        row_filter,
+        (
+            *([f"latency > {slower_ns}ns"] if slower_ns is not None else []),
+            *equal("lun", lun),
+            *among("operation", operations),
+            *equal("bytes", block_size),
+            *equal("connection", connection),
+            *equal("session", session),
+            *(["!is_complete"] if is_incomplete else []),
+        ),
     )
-    waited = waits.of(picked, trace.connections)
+    condition = Condition(chosen, cycles_columns()) if chosen is not None else None
+    trace = capture_input.read(("budget",))
+    picked, waited = trace.cycles, waits.of_trace(trace.table)
+    if condition:
+        picked, waited = pick(picked, waited, condition, first_packet_ns(trace.connections))
     unranked = 0
-    if slower_ns is not None:
-        is_slow = waited.least_ns > slower_ns
-        picked, waited = picked.select(is_slow), waited.select(is_slow)
     if top is not None:
         unranked = int((waited.least_ns == waits.UNKNOWN).sum())
         ranked = waited.slowest_first()[:top]

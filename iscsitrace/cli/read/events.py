@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.read.row_filter import among, equal, joined, takes_filter
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show.terminal import show
 from iscsitrace.wording.event_kinds import SEVERITY_OF
@@ -13,27 +14,29 @@ from iscsitrace.wording.event_kinds import SEVERITY_OF
 @click.command(cls=SectionedCommand, epilog="Example:  iscsitrace events --severity warning --session 0 capture.pcapng")
 @takes_captures
 @as_json
-@click.option("--session", type=click.IntRange(min=0), metavar="N", help="Only events of this session.")
-@click.option("--lun", type=click.IntRange(min=0), metavar="LUN", help="Only events of this logical unit.")
+@takes_filter("kind == outage || severity >= error")
+@click.option("--session", type=click.IntRange(min=0), metavar="N", help="Short for -Y 'session == N'.")
+@click.option("--lun", type=click.IntRange(min=0), metavar="LUN", help="Short for -Y 'lun == LUN'.")
 @click.option(
     "--kind",
     "kinds",
     multiple=True,
     type=click.Choice(list(SEVERITY_OF)),
     metavar="KIND",
-    help="Only this kind (outage, login ...; `iscsitrace docs tables events` lists them); repeatable.",
+    help="Short for -Y 'kind in {KIND}' (outage, login ...; `iscsitrace docs tables events` lists them); repeatable.",
 )
 @click.option(
     "--severity",
     type=click.Choice(["info", "warning", "error"]),
     default="info",
-    help="Only events of this severity or a worse one (info).",
+    help="Short for -Y 'severity >= SEVERITY' (info).",
 )
 @click.option("--absolute", "is_absolute", is_flag=True, help="Show dates instead of times since the start.")
 @click.option("--all", "has_every", is_flag=True, help="Show every event, runs of equal events too.")
 def command(
     capture_input: CaptureInput,
     is_json: bool,
+    row_filter: str | None,
     session: int | None,
     lun: int | None,
     kinds: tuple[str, ...],
@@ -45,14 +48,29 @@ def command(
 
     Equal events of one session and LUN that follow one another are one line, with their number and the time of the
     last. The last line is a Wireshark display filter for the frames shown. --json has every event, each with a filter.
+
+    A filter (-Y) compares columns with values, as Wireshark's display filters do: == != < <= > >= in contains && || !
+    and parentheses. docs/tables.md lists the columns of the table events.
     """
     from iscsitrace.events import derived
+    from iscsitrace.events.selection import COLUMNS
+    from iscsitrace.tables.condition import Condition
 
+    short_forms = (
+        *equal("session", session),
+        *equal("lun", lun),
+        *among("kind", kinds),
+        *([f"severity >= {severity}"] if severity != "info" else []),
+    )
+    chosen = joined(row_filter, short_forms)
+    condition = Condition(chosen, COLUMNS) if chosen is not None else None
     trace = capture_input.read(derived.NEEDED["events"], loading=["iscsitrace.show.events"])
-    from iscsitrace.events.selection import pick
+    from iscsitrace.measure.selection import first_packet_ns
     from iscsitrace.show import events
 
-    picked = pick(derived.table(trace, "events"), session=session, lun=lun, kinds=kinds, severity=severity)
+    picked = derived.table(trace, "events")
+    if condition:
+        picked = picked.select(condition.rows(picked, first_packet_ns(trace.connections) or 0))
     if is_json:
         for line in events.json_lines(trace, picked):
             click.echo(line, nl=False)
