@@ -104,7 +104,7 @@ def _outcome(wanted: tuple[Case, Path | None]) -> Outcome:
     case, kept = wanted
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        words = [*case.run.words(case.setting, case.world), "-o", str(folder), "--no-progress"]
+        words = [*case.run.words(case.setting, case.world), "-o", str(folder), "--quiet"]
         # as the tests of the real world
         with going_first() if case.world == NAMESPACES else nullcontext():
             result = CliRunner().invoke(command, words)

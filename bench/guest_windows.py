@@ -121,7 +121,7 @@ def _make(folder: Path, words: list[str]) -> bool:
         str(folder),
         "--force",
     ]
-    return subprocess.run([*command, "--no-progress"], check=False, stdout=subprocess.DEVNULL).returncode == 0
+    return subprocess.run([*command, "--quiet"], check=False, stdout=subprocess.DEVNULL).returncode == 0
 
 
 def _percent(share: float) -> str:

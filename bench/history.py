@@ -65,8 +65,8 @@ _COMMAND = [sys.executable, "-m", "iscsitrace"]
 OURS = {
     "pass": [sys.executable, "-c", _PASS, ""],
     "diagnosis_pass": [sys.executable, "-c", _PASS, _DIAGNOSIS_TABLES],
-    "summary": [*_COMMAND, "summary", "--no-progress"],
-    "diagnose": [*_COMMAND, "diagnose", "--no-progress"],
+    "summary": [*_COMMAND, "summary", "--quiet"],
+    "diagnose": [*_COMMAND, "diagnose", "--quiet"],
 }
 """The bare pass, without tables that are filled on request; the pass with the tables of a diagnosis; commands."""
 _PASSES = ("pass", "diagnosis_pass")

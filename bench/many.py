@@ -103,8 +103,8 @@ def _measured(file: FilePath, names: tuple[str, ...]) -> dict[str, Cost]:
     commands = {
         "pass": [sys.executable, "-c", PASS, str(file), "none"],
         "pass with tables": [sys.executable, "-c", PASS, str(file), "tables"],
-        "diagnose": [*cli, "diagnose", "--no-progress", str(file)],
-        "report": [*cli, "report", "--no-progress", "--force", "-o", str(file.with_suffix(".html")), str(file)],
+        "diagnose": [*cli, "diagnose", "--quiet", str(file)],
+        "report": [*cli, "report", "--quiet", "--force", "-o", str(file.with_suffix(".html")), str(file)],
     }
     found = {}
     for name in names:

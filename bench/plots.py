@@ -58,7 +58,7 @@ def main() -> None:
     print(f"{'':12}{'seconds':>9}{'limit':>6}{'peak MB':>9}{'limit':>6}")
     for kind in KINDS:
         picture = arguments.folder / f"{kind}.png"
-        command = [sys.executable, "-m", "iscsitrace", "plot", kind, "--no-progress", "--force", "-o", str(picture)]
+        command = [sys.executable, "-m", "iscsitrace", "plot", kind, "--quiet", "--force", "-o", str(picture)]
         took = min((cost([*command, str(file)]) for _ in range(2)), key=lambda each: each.elapsed_s)
         print(f"{kind:12}{took.elapsed_s:9.2f}{LIMIT_S:6.0f}{took.peak_bytes / 1e6:9.0f}{LIMIT_BYTES / 1e6:6.0f}")
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SAMPLES = ROOT / "samples"
 _SHOWN = "sequential-read-4ms"
 _REPORTED = ROOT / "build" / "demo"
-_REPORTED_RUN = "simulate read --one-way-delay 8ms --rate 320Mbit --block-size 128K --bytes 16M --no-progress"
+_REPORTED_RUN = "simulate read --one-way-delay 8ms --rate 320Mbit --block-size 128K --bytes 16M --quiet"
 
 
 _WAN: dict[str, Any] = {

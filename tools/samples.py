@@ -96,7 +96,7 @@ def simulate(name: str, directory: Path) -> dict[str, Any]:
     """Runs the command of a sample; returns its truth."""
     command = [sys.executable, "-m", "iscsitrace", "simulate", *shlex.split(SIMULATED[name])]
     # 1 and 2: commands or logins failed, as they should
-    finished = subprocess.run([*command, "--no-progress", "-o", str(directory)], check=False, capture_output=True)
+    finished = subprocess.run([*command, "--quiet", "-o", str(directory)], check=False, capture_output=True)
     if finished.returncode not in range(3):
         raise ValueError(f"{name}: {finished.stderr.decode()}")
     found: dict[str, Any] = json.loads((directory / "truth.json").read_text())

@@ -153,7 +153,7 @@ def main(arguments: Sequence[str]) -> int:
         with display(home) as shown:
             program = str(Path(sys.executable).parent / "iscsitrace")
             run = home / "run"
-            print(shown.run(program, *_RUN.split(), "--no-progress", "-o", str(run)))
+            print(shown.run(program, *_RUN.split(), "--quiet", "-o", str(run)))
             print(shown.run(program, "export", "--sidecar", str(run / "initiator.pcapng")))
             print(shown.run(program, "wireshark", "install"))
             configuration = home / ".config" / "wireshark"

@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
@@ -84,6 +85,9 @@ _SHORT_HELP = {
     "lab": "Make traffic over the kernel's TCP and an emulated link.",
 }
 """Here, so that the help of the group loads no command."""
+
+OLD_OPTIONS = {"--no-progress": "--quiet"}
+"""Options by their old names, which are accepted with a note, and their new ones."""
 
 EXIT_INTERRUPTED = 130
 EXIT_NO_OUTPUT = 2
@@ -175,6 +179,10 @@ class _Commands(click.Group):
         finally:
             self.is_process = False
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Renames old options of all commands."""
+        return super().parse_args(ctx, list(_renamed(args)))
+
     def main(self, *arguments: Any, **extra: Any) -> Any:
         if sys.stderr is None:
             sys.stderr = _silent_errors()
@@ -234,6 +242,18 @@ class _Commands(click.Group):
             _discard_output()
             ctx.exit(0)
         return result
+
+
+def _renamed(words: list[str]) -> Iterator[str]:
+    """The words of a command line with old options by their new names, and a note for each."""
+    for place, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        new = OLD_OPTIONS.get(name)
+        if new is None or "--" in words[:place]:
+            yield word
+        else:
+            _say(f"iscsitrace: {name} is now {new}")
+            yield f"{new}{equals}{value}"
 
 
 def _show_unexpected(error: BaseException) -> None:

@@ -17,6 +17,7 @@ import click
 
 from iscsitrace.cli import own_process
 from iscsitrace.cli.memory import INSTEAD, MemoryLimit, MemorySize
+from iscsitrace.cli.output import QUIET_HELP
 from iscsitrace.cli.sections import Option
 from iscsitrace.cli.units import Moment, When
 from iscsitrace.errors import InputInvalid
@@ -55,7 +56,7 @@ class CaptureInput:
     packet_limit: int | None
     time_from: Moment | None
     time_to: Moment | None
-    has_progress: bool
+    is_quiet: bool
     tcp_info: tuple[str, ...] = ()
     tap_names: tuple[str, ...] = ()
     """The tap of each source, where taps were named."""
@@ -81,7 +82,7 @@ class CaptureInput:
         """What to call while captures are read: draws the progress bar, and holds the limit of memory, above which
         ``instead`` is the advice.
         """
-        bar = reading_progress(is_wanted=self.has_progress)
+        bar = reading_progress(is_wanted=not self.is_quiet)
         limit = MemoryLimit(self.max_memory_bytes, instead) if self.max_memory_bytes is not None else None
         try:
             yield together([*([bar.draw] if bar.is_wanted else []), *([limit.check] if limit else [])])
@@ -126,8 +127,13 @@ class CaptureInput:
         if self.max_memory_bytes is not None:
             MemoryLimit(self.max_memory_bytes).hold()
         for line in lines:
-            say(line, err=True)
+            self.note(line)
         return trace
+
+    def note(self, line: str) -> None:
+        """A line on standard error, unless the command is quiet."""
+        if not self.is_quiet:
+            say(line, err=True)
 
     def _read_several(self, tables: Iterable[str], options: dict[str, Any]) -> Inputs:
         from iscsitrace.taps.inputs import read_inputs
@@ -217,7 +223,7 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
         type=MemorySize(),
         help="Stop with an error instead of using more memory; export --format parquet writes finished rows first.",
     )
-    @_input("--no-progress", is_flag=True, help="Show no progress bar.")
+    @_input("-q", "--quiet", "is_quiet", is_flag=True, help=QUIET_HELP)
     @functools.wraps(function)
     def wrapper(
         *arguments: Any,
@@ -230,7 +236,7 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
         tcp_info: tuple[str, ...],
         is_numeric: bool,
         max_memory_bytes: int | None,
-        no_progress: bool,
+        is_quiet: bool,
         tap_files: tuple[str, ...] = (),
         clocks: str = "measured",
         **options: Any,
@@ -256,7 +262,7 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
             packet_limit,
             time_from,
             time_to,
-            not no_progress,
+            is_quiet,
             tcp_info,
             tuple(name for name, _, _ in taps),
             clocks == "synchronised",

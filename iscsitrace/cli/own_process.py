@@ -9,11 +9,17 @@ from typing import Final
 import click
 
 _CONFINED: Final = "iscsitrace.is_confined"
+_WRITTEN: Final = "iscsitrace.written"
 
 
 def is_own_process() -> bool:
     """Whether the command was started as a process, not called by other Python code."""
     return bool(getattr(click.get_current_context().find_root().command, "is_process", False))
+
+
+def may_write(folder: Path) -> None:
+    """The command goes on to write beneath this folder after :func:`confine`."""
+    click.get_current_context().meta.setdefault(_WRITTEN, []).append(folder)
 
 
 def confine(written: Iterable[Path]) -> None:
@@ -25,4 +31,4 @@ def confine(written: Iterable[Path]) -> None:
         known[_CONFINED] = True
         from iscsitrace.recording import capture
 
-        capture.confine([*written])
+        capture.confine([*written, *known.get(_WRITTEN, ())])

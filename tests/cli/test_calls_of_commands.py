@@ -113,7 +113,7 @@ def test_the_truth_of_a_run_and_its_tap(tmp_path: Path) -> None:
     truth = {"captures": {"initiator": "i.pcap", "targets": ["t.pcap", "u.pcap"]}}
 
     def tap(name: str, truth: dict[str, Any] = truth) -> str | None:
-        return check._tap_of(truth, CaptureInput((f"/x/{name}",), None, None, None, None, has_progress=False))
+        return check._tap_of(truth, CaptureInput((f"/x/{name}",), None, None, None, None, is_quiet=True))
 
     assert [tap(name) for name in ("i.pcap", "t.pcap", "u.pcap")] == ["initiator", "target", "target-2"]
     # the truth of one side has no captures
@@ -261,7 +261,7 @@ def test_a_world_is_shown_until_a_signal_and_its_links_logged(monkeypatch: pytes
 def test_a_run_in_namespaces(told: Any, tmp_path: Path) -> None:
     real = "iscsitrace.lab.real.run"
     settings, directory, _, how = told(
-        real, f"lab run read -o {tmp_path} --set ipv6=yes --set snaplen=128 --force --no-progress"
+        real, f"lab run read -o {tmp_path} --set ipv6=yes --set snaplen=128 --force --quiet"
     )
     assert (directory, how["is_forced"]) == (tmp_path, True)
     assert (how["programs"].capture_at, how["programs"].is_bypassed) == (("initiator", "target"), False)

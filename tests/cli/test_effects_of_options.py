@@ -48,23 +48,23 @@ def said(*arguments: object) -> str:
 
 def input_of(*sources: object, **part: Any) -> CaptureInput:
     nothing: dict[str, Any] = {"capture_filter": None, "packet_limit": None, "time_from": None, "time_to": None}
-    return CaptureInput(tuple(map(str, sources)), **nothing | part, has_progress=False)
+    return CaptureInput(tuple(map(str, sources)), **nothing | part, is_quiet=True)
 
 
 @pytest.mark.parametrize("arguments", [["summary", "a.pcap"], ["diff", "a.pcap", "b.pcap"]])
-@pytest.mark.parametrize("has_progress", [True, False])
+@pytest.mark.parametrize("is_quiet", [True, False])
 def test_a_progress_bar_is_shown_unless_it_is_refused(
-    arguments: list[str], has_progress: bool, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], is_quiet: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = []
 
     def read(self: CaptureInput, *_: Any, **__: Any) -> None:
-        seen.append((self.sources, self.has_progress))
+        seen.append((self.sources, self.is_quiet))
         raise Told
 
     monkeypatch.setattr(CaptureInput, "read", read)
-    CliRunner().invoke(main, [*arguments, *([] if has_progress else ["--no-progress"])])
-    assert seen == [(("a.pcap",), has_progress)]
+    CliRunner().invoke(main, [*arguments, *(["--quiet"] if is_quiet else [])])
+    assert seen == [(("a.pcap",), is_quiet)]
 
 
 def test_usage_that_excludes_itself() -> None:

@@ -55,10 +55,8 @@ def test_a_flag_takes_no_value_and_other_options_take_one(name: str) -> None:
         key = str(option.name)
         if key in parameters:
             is_flag = parameters[key].annotation == "bool"
-        elif key in ("read_files", "capture_filter", "packet_limit", "time_from", "time_to", "is_numeric"):
-            is_flag = key == "is_numeric"
-        elif key == "no_progress":
-            is_flag = True
+        elif key in ("read_files", "capture_filter", "packet_limit", "time_from", "time_to", "is_numeric", "is_quiet"):
+            is_flag = key in ("is_numeric", "is_quiet")
         else:
             continue
         try:

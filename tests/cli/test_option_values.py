@@ -155,7 +155,7 @@ def test_tshark_reads_one_whole_file() -> None:
     def problem(*sources: str, **part: Any) -> str | None:
         known: dict[str, Any] = {"capture_filter": None, "packet_limit": None, "time_from": None, "time_to": None}
         try:
-            CaptureInput(sources, **known | part, has_progress=False).require_whole_file("check")
+            CaptureInput(sources, **known | part, is_quiet=True).require_whole_file("check")
         except click.UsageError as error:
             return error.message
         return None

@@ -228,7 +228,7 @@ def test_bbr_with_losses(tmp_path: Path) -> None:
     run = tmp_path / "run"
     options = (
         "--block-size 128K --bytes 24M --queue-depth 4 --one-way-delay 8ms --rate 400Mbit --to-initiator-loss 0.5% "
-        f"--congestion-control bbr --no-progress -o {run}"
+        f"--congestion-control bbr --quiet -o {run}"
     )
     result = CliRunner().invoke(main, ["lab", "run", "read", *options.split()], catch_exceptions=False)
     assert result.exit_code == 0, result.output

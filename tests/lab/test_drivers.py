@@ -42,7 +42,7 @@ def total_ns(found: dict[str, Any]) -> int:
 
 @pytest.mark.parametrize(("driver", "receive"), DESIGNS)
 def test_a_design_writes_and_reads_and_reports_its_cpu_time(target: OurTarget, driver: str, receive: str) -> None:
-    design = ("--set", f"driver={driver}", "--set", f"receive={receive}", "--json", "--no-progress")
+    design = ("--set", f"driver={driver}", "--set", f"receive={receive}", "--json", "--quiet")
     for mode, more in (("write", ()), ("read", ("--set=verify=yes",)), ("read", ())):
         shown = initiator(mode, target.url, "--bytes", "8M", "--block-size", "64K", "--queue-depth", 4, *more, *design)
         assert shown.exit_code == 0, shown.output
@@ -54,7 +54,7 @@ def test_a_design_writes_and_reads_and_reports_its_cpu_time(target: OurTarget, d
 
 
 def test_cpu_time_is_printed_below_the_latencies(target: OurTarget) -> None:
-    shown = initiator("read", target.url, "--bytes", "1M", "--no-progress")
+    shown = initiator("read", target.url, "--bytes", "1M", "--quiet")
     (line,) = [line for line in shown.output.splitlines() if line.startswith("processor time")]
     assert line.endswith(" s/GB")
 
@@ -79,8 +79,8 @@ def test_the_cpu_time_of_an_ended_program_is_known() -> None:
 @pytest.mark.parametrize("driver", actors.DRIVERS)
 def test_only_unverified_data_may_be_discarded(target: OurTarget, driver: str) -> None:
     # a pattern with another seed is on the disk: it is found only where data are looked at
-    assert initiator("write", target.url, "--bytes", "1M", "--set", "pattern-seed=7", "--no-progress").exit_code == 0
-    design = ("--set", f"driver={driver}", "--set", "receive=discard", "--no-progress", "--json")
+    assert initiator("write", target.url, "--bytes", "1M", "--set", "pattern-seed=7", "--quiet").exit_code == 0
+    design = ("--set", f"driver={driver}", "--set", "receive=discard", "--quiet", "--json")
     read = initiator("read", target.url, "--bytes", "1M", "--block-size", "256K", *design)
     assert read.exit_code == 0
     verified = initiator("read", target.url, "--bytes", "1M", "--block-size", "256K", "--set=verify=yes", *design)
@@ -111,7 +111,7 @@ def test_ctrl_c_ends_a_run_cleanly(target: OurTarget, driver: str, tmp_path: Pat
         "--set",
         f"driver={driver}",
         "--json",
-        "--no-progress",
+        "--quiet",
     )
     infos = tmp_path / "infos"
     command = [sys.executable, "-m", "iscsitrace", "initiator", *words, "--tcp-info", str(infos)]

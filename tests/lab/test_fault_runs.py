@@ -32,7 +32,7 @@ _BY_NAME = {run.name: run for run in (*FAULTS, *NEAR_MISSES)}
 
 
 def _simulated(run: Run, folder: Path, setting: str = "near") -> dict[str, Any]:
-    result = CliRunner().invoke(main, [*run.words(setting), "-o", str(folder), "--no-progress"])
+    result = CliRunner().invoke(main, [*run.words(setting), "-o", str(folder), "--quiet"])
     assert (folder / "truth.json").exists(), result.output
     return dict(json.loads((folder / "truth.json").read_text()))
 

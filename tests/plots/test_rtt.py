@@ -150,7 +150,7 @@ def test_the_queue_is_shaded_from_the_path_up() -> None:
 def test_both_taps_show_the_queue_of_a_full_line(tmp_path: Path) -> None:
     """20 Mbit/s and 256 KiB of queue: up to 105 ms, and the path takes 10 ms."""
     options = "read --rate 20Mbit --queue 256K --one-way-delay 5ms --block-size 256K --queue-depth 8 --bytes 8M"
-    made = CliRunner().invoke(main, ["simulate", *options.split(), "-o", str(tmp_path), "--no-progress"])
+    made = CliRunner().invoke(main, ["simulate", *options.split(), "-o", str(tmp_path), "--quiet"])
     assert made.exit_code == 0, made.output
     for end in ("initiator", "target"):
         trace = iscsitrace.read(tmp_path / f"{end}.pcapng", tables=rtt.KIND.tables)

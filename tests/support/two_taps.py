@@ -63,7 +63,7 @@ class TwoTaps:
 
 def simulated(directory: Path, options: str, clock_offset_ns: int) -> TwoTaps:
     """A simulated run, headers alone; the clock of the target's tap is ahead."""
-    command = [sys.executable, "-m", "iscsitrace", "simulate", *options.split(), "-o", str(directory), "--no-progress"]
+    command = [sys.executable, "-m", "iscsitrace", "simulate", *options.split(), "-o", str(directory), "--quiet"]
     subprocess.run(command, check=True, capture_output=True)
     taps = [read_records(directory / f"{end}.pcapng")[0] for end in ("initiator", "target")]
     a, b = ([replace(each, data=each.data[:HEADER_BYTES]) for each in records] for records in taps)

@@ -8,6 +8,7 @@ import click
 
 from iscsitrace.cli import own_process
 from iscsitrace.cli.options import as_json, files_of, reading_progress
+from iscsitrace.cli.output import quiet
 from iscsitrace.show import files as output_file
 from iscsitrace.show.terminal import show, show_json
 
@@ -36,7 +37,7 @@ from iscsitrace.show.terminal import show, show_json
 )
 @as_json
 @click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
-@click.option("--no-progress", is_flag=True, help="Show no progress bar.")
+@quiet()
 def command(
     captures: tuple[str, ...],
     path: Path,
@@ -45,7 +46,7 @@ def command(
     drops_others: bool,
     is_json: bool,
     force: bool,
-    no_progress: bool,
+    is_quiet: bool,
 ) -> None:
     """Write captures as one pcapng file without names, addresses and data, but with the same tables.
 
@@ -60,7 +61,7 @@ def command(
     output_file.check(path, is_forced=force, inputs=sources)
     key = new_key() if key_file is None else key_of(key_file)
     own_process.confine([path.parent])
-    progress = reading_progress(is_wanted=not no_progress)
+    progress = reading_progress(is_wanted=not is_quiet)
     try:
         with output_file.written_aside(path) as partial:
             counts = anonymise(

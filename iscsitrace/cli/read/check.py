@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.cli.options import CaptureInput, as_json, takes_parts
+from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
 from iscsitrace.show.terminal import show, show_json
@@ -46,6 +47,7 @@ EXIT_FINDING = 1
 @click.option(
     "--tap", help="Capture point of the run (initiator, target, target-2 ...); by default from the file name."
 )
+@writes_text
 def command(
     capture_input: CaptureInput,
     is_json: bool,

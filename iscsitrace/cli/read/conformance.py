@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import Quantity
 from iscsitrace.show.terminal import show, show_json
@@ -56,6 +57,7 @@ class RuleName(Quantity):
     type=click.Choice(SEVERITIES),
     help="Exit with 1 when a violation of this severity or a worse one is shown.",
 )
+@writes_text
 def command(
     capture_input: CaptureInput, is_json: bool, names: tuple[str, ...], side: str | None, fail_on: str | None
 ) -> None:

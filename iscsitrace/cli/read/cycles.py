@@ -8,6 +8,7 @@ import click
 
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.read.row_filter import among, equal, joined, takes_filter
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show.line import say
@@ -50,6 +51,7 @@ from iscsitrace.show.terminal import show
     help="Of several taps: the time in both hosts and in both directions of the network, instead of phases.",
 )
 @click.option("--filter", "has_filter", is_flag=True, help="Add a Wireshark display filter for each command.")
+@writes_text
 def command(
     capture_input: CaptureInput,
     is_json: bool,
@@ -123,5 +125,8 @@ def command(
     else:
         show(cycles.sections(trace, picked, waited, has_filter=has_filter, has_legs=has_legs))
     if unranked:
-        # a document is for programs: the line goes to stderr
-        say(cycles.unranked(unranked), err=is_csv or is_json)
+        if is_csv or is_json:
+            # a document is for programs
+            capture_input.note(cycles.unranked(unranked))
+        else:
+            say(cycles.unranked(unranked))

@@ -6,6 +6,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from iscsitrace.cli.options import SESSION_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
+from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import Quantity
 from iscsitrace.findings import NEEDED
@@ -83,6 +84,7 @@ class FindingName(Quantity):
     is_flag=True,
     help="Show every finding with its evidence and all advice, the time breakdown as a table, and every connection.",
 )
+@writes_text
 def command(
     capture_input: CaptureInput,
     is_json: bool,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from iscsitrace.cli.options import CaptureInput, as_json
+from iscsitrace.cli.output import quiet, writes_text
 from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ _TCP_INFO = "Samples of a host's TCP_INFO of {}: a time and a line of ss -tinOH 
 @click.option("--tcp-info-a", multiple=True, metavar="FILE", help=_TCP_INFO.format("A"))
 @click.option("--tcp-info-b", multiple=True, metavar="FILE", help=_TCP_INFO.format("B"))
 @as_json
-@click.option("--no-progress", is_flag=True, help="Show no progress bar.")
+@quiet()
+@writes_text
 def command(
     capture_a: str,
     capture_b: str,
@@ -36,7 +38,7 @@ def command(
     tcp_info_a: tuple[str, ...],
     tcp_info_b: tuple[str, ...],
     is_json: bool,
-    no_progress: bool,
+    is_quiet: bool,
 ) -> None:
     """Show what differs between two captures, such as a slow and a fast one, and the effect of each difference.
 
@@ -57,7 +59,7 @@ def command(
     if (capture_a, *taps_a, capture_b, *taps_b).count("-") > 1:
         raise click.UsageError("standard input can be read only once")
     traces = [
-        _read(CaptureInput((capture, *taps), None, None, None, None, not no_progress, tcp_info), name)
+        _read(CaptureInput((capture, *taps), None, None, None, None, is_quiet, tcp_info), name)
         for name, capture, taps, tcp_info in (
             ("a", capture_a, taps_a, tcp_info_a),
             ("b", capture_b, taps_b, tcp_info_b),

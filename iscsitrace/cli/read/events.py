@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.read.row_filter import among, equal, joined, takes_filter
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show.terminal import show
@@ -33,6 +34,7 @@ from iscsitrace.wording.event_kinds import SEVERITY_OF
 )
 @click.option("--absolute", "is_absolute", is_flag=True, help="Show dates instead of times since the start.")
 @click.option("--all", "has_every", is_flag=True, help="Show every event, runs of equal events too.")
+@writes_text
 def command(
     capture_input: CaptureInput,
     is_json: bool,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
+from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show.terminal import show
 
@@ -19,6 +20,7 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @click.command(cls=SectionedCommand, epilog="Example:  iscsitrace explain receive_window_small")
 @click.argument("name", metavar="NAME", shell_complete=_complete)
+@writes_text
 def command(name: str) -> None:
     """Show what a name means that iscsitrace prints.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from iscsitrace.cli.options import reading_progress
+from iscsitrace.cli.output import quiet
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.show.line import say
 
@@ -41,7 +42,7 @@ from iscsitrace.show.line import say
     metavar="NAMES",
     help="Tables, separated by commas (those on iSCSI, findings, events and time_breakdown; none on TCP).",
 )
-@click.option("-q", "--quiet", "is_quiet", is_flag=True, help="Show no progress, and only what went wrong.")
+@quiet("Show no progress, and only what went wrong.")
 def command(
     sources: tuple[str, ...],
     dataset: str,

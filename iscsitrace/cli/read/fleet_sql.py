@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from iscsitrace.cli import own_process
+from iscsitrace.cli.output import writes_text
 
 
 @click.command(
@@ -24,6 +25,7 @@ from iscsitrace.cli import own_process
     show_default=True,
     help="How the rows are printed.",
 )
+@writes_text
 def command(dataset: str, query: str, file_format: str) -> None:
     """Answer a query in DuckDB's SQL over the tables of DATASET, with the columns tap, day and capture.
 

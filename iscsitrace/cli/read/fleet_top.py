@@ -8,6 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from iscsitrace.cli.options import as_json
+from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.units import Quantity
 
 _BY = ("volume", "initiator", "target", "lun", "tap", "hour", "session", "operation")
@@ -52,6 +53,7 @@ def _losses() -> tuple[str, ...]:
 )
 @click.option("--tap", metavar="NAME", help="Only the commands of this tap.")
 @as_json
+@writes_text
 def command(dataset: str, by: str, cost: str, limit: int, tap: str | None, is_json: bool) -> None:
     """Show the volumes, hosts, hours ... with the greatest cost.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.cli.options import CaptureInput, takes_captures
+from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
 from iscsitrace.show.terminal import show
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 @takes_captures
 @click.option("--cycle", type=click.IntRange(min=0), metavar="N", help="Show the PDUs of this command (see cycles).")
 @click.option("--frame", type=click.IntRange(min=1), metavar="N", help="Show the PDUs of this frame.")
+@writes_text
 def command(capture_input: CaptureInput, cycle: int | None, frame: int | None) -> None:
     """Show each PDU of one command or frame: Wireshark's fields beside iscsitrace's columns.
 

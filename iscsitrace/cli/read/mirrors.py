@@ -6,6 +6,7 @@ import click
 
 from iscsitrace.cli import units
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
+from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.relate.mirrors import NEEDED
 from iscsitrace.show.terminal import show, show_json
@@ -26,6 +27,7 @@ _ROWS = 20
     help="Only the COUNT writes with the largest skew, the largest first (20; all with --json).",
 )
 @click.option("--filter", "has_filter", is_flag=True, help="Add a Wireshark display filter for each write.")
+@writes_text
 def command(
     capture_input: CaptureInput, is_json: bool, slower_ns: int | None, top: int | None, has_filter: bool
 ) -> None:

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from iscsitrace.cli.options import CaptureInput, as_json, files_of
+from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.read import model_options
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import Pace, Share
@@ -36,6 +37,7 @@ _OPERATIONS: Final = ("read", "write")
 )
 @click.option("--reach", "wanted_bytes_per_s", type=Pace(), help="Reach this throughput: 8MB/s, 64Mbit.")
 @as_json
+@writes_text
 def command(
     what: tuple[str, ...],
     fit_file: IO[bytes] | None,
@@ -89,7 +91,7 @@ def _of_captures(captures: Sequence[str], operation: str | None) -> Fit:
     from iscsitrace.fit.regression import fit
 
     sources = tuple(file for each in captures for file in files_of(each, has_experiments=False))
-    read = survey_each(CaptureInput(sources, None, None, None, None, has_progress=True), written=())
+    read = survey_each(CaptureInput(sources, None, None, None, None, is_quiet=False), written=())
     points = [point for found in read.points for point in found]
     chosen = of_operation(points, operation)
     if not chosen:

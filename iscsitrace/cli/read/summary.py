@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from iscsitrace.cli.options import COMMAND_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
+from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.read.baselines import Baseline, takes_yardsticks, yardsticks
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.relate.mirrors import RECOGNISING
@@ -32,6 +33,7 @@ TOP = 20
     "with --by the COUNT worst.",
 )
 @takes_yardsticks
+@writes_text
 def command(
     capture_input: CaptureInput,
     is_json: bool,

@@ -11,6 +11,7 @@ import click
 
 from iscsitrace.cli import own_process
 from iscsitrace.cli.options import as_json
+from iscsitrace.cli.output import quiet
 from iscsitrace.cli.record.capture_limits import STOPS, Limit, gathered, retention
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Size
@@ -94,7 +95,7 @@ EXIT_LOSS = 1
     help="Capture through dumpcap; auto: where only dumpcap has the permission.",
 )
 @click.option("--capture-comment", "comment", metavar="TEXT", default="", help="Comment in the files.")
-@click.option("-q", "is_quiet", is_flag=True, help="Print only drops and errors.")
+@quiet("Print only drops and errors.")
 @as_json
 def command(
     interfaces: tuple[str, ...],

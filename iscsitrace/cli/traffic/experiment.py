@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from iscsitrace.cli.output import quiet
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.show.line import say
 from iscsitrace.show.progress import Progress
@@ -90,7 +91,7 @@ def list_command(is_json: bool) -> None:
 )
 @click.option("--force", "is_forced", is_flag=True, help="Start over: run finished points again.")
 @click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number: results.json.")
-@click.option("--no-progress", is_flag=True, help="Draw no progress bar.")
+@quiet("Show no progress bar.")
 def command(
     name: str,
     directory: Path,
@@ -101,7 +102,7 @@ def command(
     jobs: int | None,
     is_forced: bool,
     is_json: bool,
-    no_progress: bool,
+    is_quiet: bool,
 ) -> None:
     """Run an experiment: NAME of `lab list`, or your own FILE.toml (see `iscsitrace docs lab "a definition"`).
 
@@ -121,7 +122,7 @@ def command(
             raise click.UsageError(f"no arm is called {arm!r}; there are {', '.join(known)}")
     points = [point for point in points if not arms or point.arm in arms]
     experiment.prepare(definition, points, directory, is_forced=is_forced)
-    watched = _Watched(Progress(definition.name, is_wanted=not no_progress))
+    watched = _Watched(Progress(definition.name, is_wanted=not is_quiet))
     count = jobs or os.cpu_count() or 1
     try:
         with wishing() as wish:

@@ -10,6 +10,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
+from iscsitrace.cli.output import quiet
 from iscsitrace.cli.sections import Section, option
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.cli.traffic import chap_options
@@ -129,7 +130,7 @@ _OWN = (
     click.option("--force", "is_forced", is_flag=True, help="Overwrite these files if they exist."),
     lists_faults("initiator"),
     click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number."),
-    click.option("--no-progress", is_flag=True, help="Draw no progress bar."),
+    quiet("Show no progress bar."),
 )
 
 
@@ -225,7 +226,7 @@ def _carry_out(
     truth_path: Path | None,
     is_forced: bool,
     is_json: bool,
-    no_progress: bool,
+    is_quiet: bool,
     **values: Any,
 ) -> None:
     from iscsitrace.lab import traffic, truth_file
@@ -257,7 +258,7 @@ def _carry_out(
         lines = stack.enter_context(_created(tcp_info_file)) if tcp_info_file else None
         samples = TcpSamples(has_columns=truth_path is not None, lines=lines)
         wish = stack.enter_context(wishing())
-        progress = Progress(mode, is_wanted=not no_progress)
+        progress = Progress(mode, is_wanted=not is_quiet)
         stack.callback(progress.close)
         watch = _watcher(wish, samples if files else None, progress)
         found = traffic.run_initiator(settings, watch, period_ns=_PERIOD_NS if files else traffic.PERIOD_NS)

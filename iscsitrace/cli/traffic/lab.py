@@ -213,7 +213,7 @@ def run(
     is_forced: bool,
     seed: int,
     is_json: bool,
-    no_progress: bool,
+    is_quiet: bool,
     world_kind: str,
     **values: Any,
 ) -> None:
@@ -260,7 +260,7 @@ def run(
     settings["client"]["workload"] = lasting(settings["client"]["workload"], faults)
     settings["world"] |= structs.fields_of_world(PACKETS.take(values))
     del settings["world"]["limit_ns"]
-    progress = Progress("running", is_wanted=not no_progress)
+    progress = Progress("running", is_wanted=not is_quiet)
     with wishing() as wish, ExitStack() as stack:
         stack.callback(progress.close)
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from iscsitrace.cli.output import quiet
 from iscsitrace.cli.sections import Section
 from iscsitrace.cli.traffic.link_options import LINK, PATHS
 from iscsitrace.cli.traffic.setting_options import Values
@@ -40,7 +41,7 @@ _OWN = (
         help="Seed of all random choices.",
     ),
     click.option("--json", "is_json", is_flag=True, help="One JSON document with a schema number."),
-    click.option("--no-progress", is_flag=True, help="Draw no progress bar."),
+    quiet("Show no progress bar."),
 )
 
 

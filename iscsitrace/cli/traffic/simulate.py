@@ -31,7 +31,7 @@ WORLD = settings_section("Simulated world", "initiator.host-delay", "target.host
 @run_options.takes_run
 @lists_faults("simulated")
 def command(
-    operation: str, directory: Path, is_forced: bool, seed: int, is_json: bool, no_progress: bool, **values: Any
+    operation: str, directory: Path, is_forced: bool, seed: int, is_json: bool, is_quiet: bool, **values: Any
 ) -> None:
     """Simulate an initiator, its targets, TCP, and the links between them: deterministic, fast, without root.
 
@@ -58,7 +58,7 @@ def command(
         workload["total_bytes"] = None if workload["duration_ns"] else _DEFAULT_BYTES
     settings["world"] |= {"is_untapped": False} | structs.fields_of_world(WORLD.take(values))
     settings["world"]["limit_ns"] = max(structs.LIMIT_NS, 2 * (workload["duration_ns"] or 0))
-    progress = Progress("simulating", is_wanted=not no_progress)
+    progress = Progress("simulating", is_wanted=not is_quiet)
     try:
         truth = simulation.run(
             settings,
