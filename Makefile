@@ -211,7 +211,7 @@ docs: build/ready.stamp ## write the generated pages and images in docs/
 
 # a dead link or anchor is an error; the theme's advertisement for its successor is none of the chore
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-site: build/build.stamp ## build the docs site into build/site, with all links and anchors checked
+site: build/ready.stamp ## build the docs site into build/site, with all links and anchors checked
 	$(SITE)
 
 # a run that was interrupted continues; finished points of unchanged settings are kept; 1: some points failed

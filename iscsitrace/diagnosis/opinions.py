@@ -105,6 +105,8 @@ class Opinion:
         call = self.system_call
         return {
             "verdict": self.headline.kind,
+            "time_breakdown": self.budget,
+            # its old name
             "budget": self.budget,
             "jobs_ns": self.jobs_ns,
             "busy_budget": self.time.parts_ns if self.time else None,

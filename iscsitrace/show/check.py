@@ -48,7 +48,7 @@ def sections(
 
 def _with_kernel(kernel: Mapping[str, Any]) -> Section:
     columns = (
-        *("tcp.stream", "direction", "samples", "cwnd compared", "cwnd error, median", "p95", "busy, ms"),
+        *("stream", "direction", "samples", "cwnd compared", "cwnd error, median", "p95", "busy, ms"),
         *("receive window, points", "send buffer, points", "retransmitted segments"),
     )
     rows = [
@@ -90,7 +90,7 @@ def _points(value: float | None) -> str:
 
 
 def _with_tshark(comparison: Comparison) -> Section:
-    columns = ("frame", "tcp.stream", "difference", "explanation", "evidence")
+    columns = ("frame", "stream", "difference", "explanation", "evidence")
     rows = [
         (each.frame, each.connection, each.text, each.explanation or "UNEXPLAINED", each.evidence)
         for each in comparison.differences
@@ -105,7 +105,7 @@ def _with_tshark(comparison: Comparison) -> Section:
 
 
 def _with_truth(agreement: Agreement) -> Section:
-    columns = ("tcp.stream", "subject", "difference")
+    columns = ("stream", "subject", "difference")
     rows = [(each.connection, each.subject, each.text) for each in agreement.differences]
     line = (
         f"compared: {agreement.cycle_count} commands with {agreement.value_count} values, {agreement.parameter_count} "

@@ -113,7 +113,7 @@ def _lines(group: Sequence[Violated], start_ns: int) -> Iterator[str]:
         word = "session" if len(sessions) == 1 else "sessions"
         places.append(f"{word} {cells.numbers(sessions, _NUMBERS_SHOWN)}")
     streams = sorted({each.connection for each in group})
-    places.append(f"tcp.stream {cells.numbers(streams, _NUMBERS_SHOWN)}")
+    places.append(f"stream {cells.numbers(streams, _NUMBERS_SHOWN)}")
     if first.initiator_task_tag is not None:
         places.append(f"Initiator Task Tag {first.initiator_task_tag:#010x}")
     frames = sorted({frame for each in group for frame in each.frames})

@@ -43,6 +43,8 @@ def as_dict(trace: Trace, diagnosis: Diagnosis, by: Sequence[str] = (), sessions
             for volume in diagnosis.volumes
         ],
         "headline": diagnosis.headline and diagnosis.headline.as_dict(),
+        "time_breakdown": diagnosis.budget,
+        # its old name
         "budget": diagnosis.budget,
         "counters": capture_health.by_name(trace.counters),
         **inputs.places_of(trace),

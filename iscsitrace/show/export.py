@@ -15,13 +15,18 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+import numpy as np
+
 import iscsitrace
+from iscsitrace import findings
 from iscsitrace.errors import CaptureUnreadable, ExtraMissing, InputInvalid
 from iscsitrace.events import derived
+from iscsitrace.fleet import periods
 from iscsitrace.show import files
 from iscsitrace.show.csv_writer import write_csv
-from iscsitrace.tables.ring_pass import RingPass
+from iscsitrace.tables.ring_pass import Period, RingPass
 from iscsitrace.tables.schema import (
+    DATASET_TABLES,
     DEFAULT_TABLES,
     DERIVED_TABLES,
     ON_REQUEST,
@@ -33,6 +38,10 @@ from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 
 FORMATS = ("csv", "parquet")
+_NEEDED: Final = {"findings": findings.NEEDED, "time_breakdown": ("budget", "cycles")}
+"""The tables of a dataset that are computed from others, and what they need of the pass."""
+EXPORTED: Final = (*TABLES, *DERIVED_TABLES, *TAPPED_TABLES, *_NEEDED)
+"""Every table that can be exported."""
 
 
 def export(
@@ -52,7 +61,7 @@ def export(
     or a directory that cannot be written, ExtraMissing when Parquet is requested without pyarrow.
     """
     chosen = list(dict.fromkeys(tables))
-    parts = [derived.table(trace, name) for name in chosen]
+    parts = [_table(trace, name) for name in chosen]
     paths = prepare(directory, format, chosen, force, [each["name"] for each in trace.inputs])
     for table, path in zip(parts, paths, strict=True):
         with files.written_aside(path) as partial, partial.open("wb") as stream:
@@ -61,6 +70,21 @@ def export(
             else:
                 _write_parquet(table, stream, trace)
     return paths
+
+
+def of_pass(names: Iterable[str]) -> list[str]:
+    """The tables of the pass that these tables are, or are computed from."""
+    return list(dict.fromkeys(each for name in names for each in _NEEDED.get(name) or derived.of_pass([name])))
+
+
+def _table(trace: Trace, name: str) -> Table:
+    """A table of the trace; those of a dataset are of the whole trace as one period."""
+    if name not in _NEEDED:
+        return derived.table(trace, name)
+    last_ns = max((each["time_last_ns"] or 0 for each in trace.inputs), default=0)
+    first_ns = trace.first_packet[0] if trace.first_packet else last_ns
+    whole = Period(first_ns, last_ns, trace, np.arange(len(trace.cycles)))
+    return trace.kept(name, lambda _: periods.tables_of(whole, [name])[name])
 
 
 def prepare(
@@ -101,7 +125,7 @@ def described(name: str, provenance: str) -> dict[str, str]:
     return {
         "iscsitrace.schema": str(SCHEMA_VERSION),
         "iscsitrace.table": name,
-        "iscsitrace.row": (TABLES | DERIVED_TABLES | TAPPED_TABLES)[name].row,
+        "iscsitrace.row": (TABLES | DERIVED_TABLES | TAPPED_TABLES | DATASET_TABLES)[name].row,
         "iscsitrace.provenance": provenance,
     }
 

@@ -65,7 +65,7 @@ def _line(source: Mapping[str, Any]) -> str:
 
 def coverage(parts: Iterable[Mapping[str, Any]], count: int = 0) -> Grid:
     """Coverage of each connection and direction, the total last; with a note on how many of ``count`` are omitted."""
-    columns = ("tcp.stream", "direction", "stream bytes", "decoded %", "captured %", "PDUs", "missing PDUs", "PDUs %")
+    columns = ("stream", "direction", "stream bytes", "decoded %", "captured %", "PDUs", "missing PDUs", "PDUs %")
     rows = [
         (
             "all" if part["connection"] is None else part["connection"],

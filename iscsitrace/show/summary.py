@@ -154,7 +154,7 @@ def _of_many(grid: Grid, count: int) -> Grid:
 def connections_grid(rows: Iterable[Mapping[str, Any]], limit: int | None = None) -> Grid:
     """A row for each iSCSI connection."""
     columns = (
-        *("tcp.stream", "session", "CID", "initiator", "target", "digests (header/data)", "RTT to target ms"),
+        *("stream", "session", "CID", "initiator", "target", "digests (header/data)", "RTT to target ms"),
         *("RTT to initiator ms", "retransmissions to target", "to initiator"),
     )
     found = [
@@ -181,7 +181,7 @@ def offers(rows: Iterable[Mapping[str, Any]], limit: int = KEYS) -> Grid:
     for row in rows:
         values = (row["key"], parameters.negotiated(row), row["initiator_value"], row["target_value"], row["source"])
         found.setdefault(tuple(map(cells.short, values)), []).append(row["connection"])
-    columns = ("key", "value", "initiator sent", "target sent", "source", "tcp.stream")
+    columns = ("key", "value", "initiator sent", "target sent", "source", "stream")
     lines = ((*values, cells.numbers(connections, _CONNECTIONS)) for values, connections in found.items())
     return table(columns, lines, "Parameters: offered and negotiated", limit=limit)
 
@@ -192,7 +192,7 @@ def _parameters(rows: Iterable[Mapping[str, Any]], top: int) -> Grid:
         (key, value or cells.NOTHING, cells.numbers(connections, top))
         for (key, value), connections in parameters.by_value(rows).items()
     ]
-    return table(("key", "value", "tcp.stream"), found, "Negotiated parameters", limit=KEYS)
+    return table(("key", "value", "stream"), found, "Negotiated parameters", limit=KEYS)
 
 
 def _volumes(rows: Sequence[Mapping[str, Any]]) -> Grid:

@@ -149,6 +149,8 @@ class Line:
             "no_progress_ns": self.hang.no_progress_ns,
             "idle_fraction": budget.idle_fraction if budget else None,
             "limiter": budget.limiter if budget else None,
+            "time_breakdown": budget.whole_ns if budget else None,
+            # its old name
             "budget": budget.whole_ns if budget else None,
             "jobs_ns": budget.jobs_ns if budget else None,
             "busy_budget": budget.parts_ns if budget else None,

@@ -280,7 +280,7 @@ def capture_command(options: dict[str, str]) -> list[str]:
 def simulation_command(options: dict[str, str], folder: str) -> tuple[list[str], str]:
     """``iscsitrace simulate`` into a folder, and the file to pass on."""
     left_out = {"--operation", "--tap", "--bytes" if options.get("--seconds") else "--seconds"}
-    command = [*program(), "simulate", options.get("--operation") or "read", "-o", folder, "--no-progress"]
+    command = [*program(), "simulate", options.get("--operation") or "read", "-o", folder, "--quiet"]
     for argument in _SIMULATION_ARGUMENTS:
         call = argument["call"]
         value = options.get(call) or argument.get("default")

@@ -120,7 +120,7 @@ SESSIONS = {
     "connections": "connection_count", "commands": "cycle_count", "end": "end",
 }  # fmt: skip
 CONNECTIONS = {
-    "tcp.stream": "connection", "session": "session", "CID": "cid",
+    "stream": "connection", "session": "session", "CID": "cid",
     "initiator": partial(endpoint, side="initiator"), "target": partial(endpoint, side="target"),
     "digests (header/data)": lambda row: f"{row['header_digest']}/{row['data_digest']} ({row['digest_source']})",
     "RTT to target ms": "rtt_to_target_min_ns", "RTT to initiator ms": "rtt_to_initiator_min_ns",
@@ -143,7 +143,7 @@ LATENCIES = {
     "service or status wait p50": lambda row: milliseconds(row["service_ns"]["p50"], row["status_wait_ns"]["p50"]),
 }  # fmt: skip
 COVERAGE = {
-    "tcp.stream": lambda row: "all" if row["connection"] is None else str(row["connection"]),
+    "stream": lambda row: "all" if row["connection"] is None else str(row["connection"]),
     "direction": lambda row: {"to_target": "to target", "to_initiator": "to initiator", None: "both"}[row["direction"]],
     "stream bytes": "stream_bytes", "decoded %": "explained_bytes_share", "captured %": "captured_bytes_share",
     "PDUs": "pdu_count", "missing PDUs": "missing_pdu_count", "PDUs %": "pdu_share",
@@ -207,7 +207,7 @@ def test_summary(capture: Path) -> None:
     for row in document["parameters"]:
         if row["source"] != "offered":
             keys.setdefault((row["key"], in_force(row)), []).append(str(row["connection"]))
-    assert table(shown, "key", "value", "tcp.stream") == [(*key, " ".join(found)) for key, found in keys.items()]
+    assert table(shown, "key", "value", "stream") == [(*key, " ".join(found)) for key, found in keys.items()]
     sizes = sorted(document["block_sizes"], key=lambda row: -row["cycle_count"])
     order = list(dict.fromkeys(row["operation"] for row in document["block_sizes"]))
     check_table(shown, SIZES, sorted(sizes, key=lambda row: order.index(row["operation"])))
@@ -271,7 +271,7 @@ def test_keys_with_their_offers(runs: Runs) -> None:
     assert table(printed("summary", "-v", capture), *OFFERS) == keys
 
 
-OFFERS = ("key", "value", "initiator sent", "target sent", "source", "tcp.stream")
+OFFERS = ("key", "value", "initiator sent", "target sent", "source", "stream")
 
 
 def offered(rows: Iterable[dict[str, Any]]) -> list[tuple[str, ...]]:
@@ -304,7 +304,7 @@ def test_check(late: Path, runs: Runs) -> None:
     other = runs(MIXED.replace("--seed 3", "--seed 4")).folder / "truth.json"
     wrong = json_of("check", "--truth", other, capture, exit_code=1)["against_truth"]["differences"]
     shown = printed("check", "--truth", other, capture, exit_code=1)
-    check_table(shown, {"tcp.stream": "connection", "subject": "subject", "difference": "text"}, wrong)
+    check_table(shown, {"stream": "connection", "subject": "subject", "difference": "text"}, wrong)
 
 
 def flags(row: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from pathlib import Path
 
 import click
@@ -36,7 +37,7 @@ from iscsitrace.show.line import say
     "--tables",
     "names",
     metavar="NAMES",
-    help="Tables, separated by commas (those on iSCSI, none on TCP, time, events, mirrors or streams).",
+    help="Tables, separated by commas (those on iSCSI, none on TCP, time, findings, events, mirrors or streams).",
 )
 @click.option(
     "--sidecar",
@@ -93,15 +94,15 @@ def command(
 def _export_tables(
     capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool, *, is_neutral: bool
 ) -> None:
-    from iscsitrace.api import of_pass
-    from iscsitrace.show.export import export, prepare
-    from iscsitrace.tables.schema import DEFAULT_TABLES, DERIVED_TABLES, TABLES, TAPPED_TABLES
+    from iscsitrace.show.export import EXPORTED, export, of_pass, prepare
+    from iscsitrace.tables.schema import DEFAULT_TABLES, TAPPED_TABLES
 
     chosen = [name.strip() for name in names.split(",") if name.strip()] if names is not None else list(DEFAULT_TABLES)
-    every = (*TABLES, *DERIVED_TABLES, *TAPPED_TABLES)
-    unknown = [name for name in chosen if name not in every]
+    unknown = [name for name in chosen if name not in EXPORTED]
     if unknown or not chosen:
-        raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; there are {', '.join(every)}")
+        near = get_close_matches(unknown[0], EXPORTED, n=1) if unknown else []
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(EXPORTED)}"
+        raise InputInvalid(f"no table is called {', '.join(unknown) or '(nothing)'}; {hint}")
     if file_format == "parquet" and capture_input.max_memory_bytes is not None:
         _export_bounded(capture_input, directory, chosen, force)
         return
