@@ -101,11 +101,10 @@ impl Function {
 
     /// Whether a task that was sent before it is one that it ends.
     fn ends(&self, task: &OpenTask) -> bool {
-        let is_before = task.cmd_sn.is_some_and(|cmd_sn| SerialNumber(cmd_sn).is_before(self.cmd_sn));
-        is_before
+        task.cmd_sn.is_before(self.cmd_sn)
             && match self.code {
                 ABORT_TASK => self.referenced == Some(task.tag),
-                code if OF_UNIT.contains(&code) => self.lun == task.lun,
+                code if OF_UNIT.contains(&code) => self.lun == Some(task.lun),
                 code => OF_TARGET.contains(&code),
             }
     }
@@ -117,7 +116,7 @@ impl Function {
 struct Denied {
     tag: u32,
     cycle: CycleId,
-    lun: Option<[u8; 8]>,
+    lun: [u8; 8],
     at: Stamp,
     /// Commands from this one on came behind the denial.
     exp_cmd_sn: SerialNumber,
@@ -169,6 +168,11 @@ fn push<T>(kept: &mut Vec<T>, new: T, most: usize) {
 }
 
 impl Exchanges {
+    /// Prefetches what it needs for a PDU of a command.
+    pub(super) fn prefetch(&self) {
+        iscsitrace_sys::prefetch_value(&self.is_waiting);
+    }
+
     /// The header of a SCSI Command.
     pub(super) fn command(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
         if !self.is_waiting {
@@ -179,7 +183,11 @@ impl Exchanges {
         self.managed.retain(|&(managed, _)| managed != tag);
         let is_told = bhs.cdb().is_some_and(|[operation_code, ..]| !WITHOUT_UNIT_ATTENTION.contains(&operation_code));
         for denied in &mut self.denied {
-            if is_told && denied.probe.is_none() && denied.lun == bhs.lun() && !cmd_sn.is_before(denied.exp_cmd_sn) {
+            if is_told
+                && denied.probe.is_none()
+                && Some(denied.lun) == bhs.lun()
+                && !cmd_sn.is_before(denied.exp_cmd_sn)
+            {
                 denied.probe = Some(tag);
             }
         }
@@ -325,8 +333,7 @@ impl Exchanges {
             }
             Some(TASK_DOES_NOT_EXIST) if function.code == ABORT_TASK && sight.agreed.is_alone => {
                 let has_reset = self.functions.iter().any(|function| function.code != ABORT_TASK);
-                if let Some(OpenTask { tag, cycle, lun, cmd_sn: Some(cmd_sn) }) = aborted {
-                    let cmd_sn = SerialNumber(cmd_sn);
+                if let Some(OpenTask { tag, cycle, lun, cmd_sn }) = aborted {
                     // what an initiator in fault sent, its target may rightly not know
                     let is_doubtful = has_reset
                         || sight.has_accused(Side::Initiator)
@@ -360,10 +367,12 @@ impl Exchanges {
         let tag = rejected.initiator_task_tag();
         let is_known = match rejected.opcode() {
             Some(Opcode::ScsiCommand) => {
-                let cmd_sn = rejected.cmd_sn().map(|number| number.0);
                 let is_plain = rejected.total_ahs_length_bytes() == Some(0)
                     && (rejected.is_read(), rejected.is_write()) != (Some(true), Some(true));
-                is_plain && tag.and_then(|tag| tasks.open_task(tag)).is_some_and(|task| task.cmd_sn == cmd_sn)
+                is_plain
+                    && tag
+                        .and_then(|tag| tasks.open_task(tag))
+                        .is_some_and(|task| rejected.cmd_sn() == Some(task.cmd_sn))
             }
             Some(Opcode::NopOut) => self.pings[0].iter().any(|ping| Some(ping.tag) == tag),
             _ => false,

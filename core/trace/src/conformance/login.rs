@@ -264,7 +264,7 @@ impl JudgedText {
 
 /// The rule about keys that a pair breaks, and the place of its key.
 fn broken_rule(said: Said<'_>, side: Side, is_further: bool) -> Option<(Rule, usize)> {
-    let place = KEYS.iter().position(|key| key.name == said.key)?;
+    let place = said.key?;
     let key = KEYS.get(place).filter(|key| !key.is_secret)?;
     let result = key.result?;
     let is_operational = key.group == Group::Operational;
@@ -300,14 +300,15 @@ fn is_value(key: &Key, value: &str) -> bool {
 
 /// Whether an answer may follow from an offer (RFC 7143 section 6.2.2).
 fn is_result(result: ResultFunction, offer: &str, answer: &str) -> bool {
-    let numbers = text::numeric(offer).zip(text::numeric(answer));
-    let truths = text::boolean(offer).zip(text::boolean(answer));
-    match (result, numbers, truths) {
-        (ResultFunction::Minimum, Some((offer, answer)), _) => answer <= offer,
-        (ResultFunction::Maximum, Some((offer, answer)), _) => answer >= offer,
-        (ResultFunction::And, _, Some((offer, answer))) => offer || !answer,
-        (ResultFunction::Or, _, Some((offer, answer))) => !offer || answer,
-        _ => true,
+    let numbers = || text::numeric(offer).zip(text::numeric(answer));
+    let truths = || text::boolean(offer).zip(text::boolean(answer));
+    match result {
+        _ if offer == answer => true,
+        ResultFunction::Minimum => numbers().is_none_or(|(offer, answer)| answer <= offer),
+        ResultFunction::Maximum => numbers().is_none_or(|(offer, answer)| answer >= offer),
+        ResultFunction::And => truths().is_none_or(|(offer, answer)| offer || !answer),
+        ResultFunction::Or => truths().is_none_or(|(offer, answer)| !offer || answer),
+        ResultFunction::Choose | ResultFunction::Declare => true,
     }
 }
 

@@ -102,9 +102,11 @@ impl Judge {
 
     /// Prefetches what it needs for a PDU of a command.
     pub(crate) fn prefetch(&self) {
+        iscsitrace_sys::prefetch_value(&self.is_whole);
         iscsitrace_sys::prefetch_value(&self.agreed);
         iscsitrace_sys::prefetch_value(&self.numbers);
         iscsitrace_sys::prefetch_value(&self.tasks);
+        self.exchanges.prefetch();
     }
 
     /// PDUs may have passed that were not seen.

@@ -2,11 +2,11 @@
 //!
 //! Only commands whose header was seen since the last hole are judged.
 
-use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
 
 use iscsitrace_wire::bhs::{Bhs, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
+use iscsitrace_wire::serial::SerialNumber;
 use iscsitrace_wire::status::Status;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,7 @@ use super::violations::Found;
 use crate::iscsi::by_unit::{ByUnit, Unit};
 use crate::iscsi::ranges::{DATA, Ranges};
 use crate::stream::stamp::Stamp;
-use crate::tables::CycleId;
+use crate::tables::{CycleId, NULL_U64};
 
 /// Open tasks that are judged; no command window is larger in practice.
 const OPEN_MAX: usize = 1 << 16;
@@ -38,12 +38,12 @@ const STATUSES_OF_DATA_IN: [Status; 4] =
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Round {
     target_transfer_tag: u32,
-    lun: Option<[u8; 8]>,
+    lun: [u8; 8],
     start: u32,
     length: u32,
     next_data_sn: u32,
     next_offset: u32,
-    sent_bytes: u64,
+    sent_bytes: u32,
 }
 
 impl Round {
@@ -52,40 +52,40 @@ impl Round {
     }
 }
 
-/// A command without a final response.
+/// A command without a final response: two lines of a processor's cache.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Task {
     cycle: CycleId,
-    lun: Option<[u8; 8]>,
-    cmd_sn: Option<u32>,
+    cmd_sn: SerialNumber,
+    lun: [u8; 8],
+    /// What its CDB asks for, or the null value.
+    asked_bytes: u64,
     expected_bytes: u32,
-    /// What its CDB asks for, where that is known.
-    asked_bytes: Option<u64>,
     is_read: bool,
     is_write: bool,
     /// Whether unsolicited Data-Out may follow the command.
     may_send_unsolicited: bool,
-    /// The end of what the initiator sends unsolicited, immediate data included, while that is not over.
-    due_end: Option<u32>,
+    /// Whether a rule about its data was broken, or its end is in doubt: what follows from that is no violation of its own.
+    is_in_doubt: bool,
+    /// The doubts before it.
+    doubts: u32,
+    /// The end of what the initiator sends unsolicited, immediate data included; 0 once that is over.
+    due_end: u32,
     unsolicited_bytes: u32,
     next_unsolicited: u32,
     next_data_in: u32,
     next_r2t: u32,
     data_in_count: u32,
+    /// Data-In since the last F bit, and where the next one follows.
+    sequence_bytes: u32,
+    next_offset: u32,
+    /// The end of the R2Ts so far.
+    asked_end: u32,
     /// The bytes of a read that came, or of a write that were sent.
     bytes: Ranges,
     byte_count: u64,
-    /// Data-In since the last F bit, and where the next one follows.
-    sequence_bytes: u64,
-    next_offset: u32,
-    /// The end of the R2Ts so far.
-    asked_end: u64,
     /// In the order of their R2Ts.
     rounds: Vec<Round>,
-    /// Whether a rule about its data was broken, or its end is in doubt: what follows from that is no violation of its own.
-    is_in_doubt: bool,
-    /// The doubts before it.
-    doubts: u64,
 }
 
 /// A burst that is complete but for its F bit.
@@ -107,12 +107,15 @@ enum End {
 /// The commands of a connection since the last hole.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(super) struct Tasks {
-    open: FxHashMap<u32, Box<Task>>,
+    open: FxHashMap<u32, Task>,
     /// What may have ended any task, so far: a task from before is in doubt, which it learns when it is looked at.
-    doubts: u64,
+    doubts: u32,
     /// The open tasks by logical unit, once a reset asked.
     by_unit: ByUnit,
-    ended: VecDeque<(u32, End)>,
+    /// A ring, once it is full.
+    ended: Vec<(u32, End)>,
+    /// The place of the next one there.
+    next_ended: usize,
     unfinished: Vec<Unfinished>,
     /// Tags that two tasks had at a time: what comes for them may be of either.
     doubled: Vec<u32>,
@@ -123,8 +126,8 @@ pub(super) struct Tasks {
 pub(super) struct OpenTask {
     pub(super) tag: u32,
     pub(super) cycle: CycleId,
-    pub(super) lun: Option<[u8; 8]>,
-    pub(super) cmd_sn: Option<u32>,
+    pub(super) lun: [u8; 8],
+    pub(super) cmd_sn: SerialNumber,
 }
 
 /// The overlap of a new part with those that came, after it was added.
@@ -139,7 +142,7 @@ impl Task {
     }
 
     fn unit(&self) -> Unit {
-        (self.cycle, self.lun.map(u64::from_be_bytes))
+        (self.cycle, Some(u64::from_be_bytes(self.lun)))
     }
 }
 
@@ -157,8 +160,7 @@ impl Tasks {
     /// The open tasks that a reset ends, of this logical unit or of all, and that no reset ended before.
     pub(super) fn reset(&mut self, lun: Option<[u8; 8]>, ends: impl Fn(&OpenTask) -> bool) -> Vec<OpenTask> {
         let open = || self.open.iter().map(|(&tag, task)| (tag, task.unit()));
-        // one without a number is none that a reset is known to end
-        let of = |tag, cycle| self.open.get(&tag).filter(|task| task.cycle == cycle && task.cmd_sn.is_some());
+        let of = |tag, cycle| self.open.get(&tag).filter(|task| task.cycle == cycle);
         let of = |tag, cycle| of(tag, cycle).map(|task| ends(&task.named(tag)));
         let tags = self.by_unit.covered(lun.map(u64::from_be_bytes), open, of);
         tags.into_iter().filter_map(|tag| self.open_task(tag)).collect()
@@ -177,18 +179,22 @@ impl Tasks {
         Command { cycle, asked_bytes }: Command,
         sight: &mut Sight<'_>,
     ) {
-        let (Some(tag), Some(expected_bytes)) = (bhs.initiator_task_tag(), bhs.expected_data_transfer_length()) else {
+        let (Some(tag), Some(expected_bytes), Some(lun), Some(cmd_sn)) =
+            (bhs.initiator_task_tag(), bhs.expected_data_transfer_length(), bhs.lun(), bhs.cmd_sn())
+        else {
             return;
         };
         let found = |rule| Found::new(rule, Side::Initiator, at).of(tag, cycle);
-        let cmd_sn = bhs.cmd_sn().map(|number| number.0);
+        let open_count = self.open.len();
+        let entry = self.open.entry(tag);
         let mut is_again = false;
-        if let Some(open) = self.open_mut(tag) {
+        if let Entry::Occupied(open) = &entry {
+            let open = open.get();
             if open.cmd_sn == cmd_sn {
                 // a retry
                 return;
             }
-            is_again = !open.is_in_doubt;
+            is_again = !open.is_in_doubt && open.doubts == self.doubts;
             if is_again {
                 sight.report(found(Rule::T1).only_seen(tag));
                 if self.doubled.len() < DOUBLED_MAX {
@@ -198,30 +204,32 @@ impl Tasks {
         }
         let (is_read, is_write) = (bhs.is_read() == Some(true), bhs.is_write() == Some(true));
         let immediate = bhs.data_segment_length().unwrap_or(0);
+        let may_send_unsolicited = bhs.is_final() == Some(false);
+        let first_burst = sight.agreed.first_burst_bytes.filter(|_| may_send_unsolicited && is_write);
         let mut task = Task {
             cycle,
-            lun: bhs.lun(),
             cmd_sn,
+            lun,
+            asked_bytes: asked_bytes.unwrap_or(NULL_U64),
             expected_bytes,
-            asked_bytes,
             is_read,
             is_write,
-            may_send_unsolicited: bhs.is_final() == Some(false),
-            due_end: None,
+            may_send_unsolicited,
+            // its answers may be those of another
+            is_in_doubt: is_again || self.doubled.contains(&tag),
+            doubts: self.doubts,
+            due_end: first_burst.map_or(0, |bytes| bytes.min(expected_bytes)),
             unsolicited_bytes: immediate,
             next_unsolicited: 0,
             next_data_in: 0,
             next_r2t: 0,
             data_in_count: 0,
-            bytes: Ranges::default(),
-            byte_count: u64::from(immediate),
             sequence_bytes: 0,
             next_offset: 0,
             asked_end: 0,
+            bytes: Ranges::default(),
+            byte_count: u64::from(immediate),
             rounds: Vec::new(),
-            // its answers may be those of another
-            is_in_doubt: is_again || self.doubled.contains(&tag),
-            doubts: self.doubts,
         };
         if immediate > 0 && is_write {
             task.bytes.add(0, i64::from(immediate), &DATA);
@@ -229,13 +237,14 @@ impl Tasks {
                 sight.report(found(Rule::D1).only_seen(immediate));
             }
         }
-        if task.may_send_unsolicited && is_write {
-            task.due_end = sight.agreed.first_burst_bytes.map(|bytes| bytes.min(expected_bytes));
-        }
         task.judge_first_burst(tag, at, sight);
-        if self.open.len() < OPEN_MAX {
-            self.by_unit.note(tag, task.unit(), self.open.len());
-            self.open.insert(tag, Box::new(task));
+        self.by_unit.note(tag, task.unit(), open_count);
+        match entry {
+            Entry::Occupied(mut open) => *open.get_mut() = task,
+            Entry::Vacant(place) if open_count < OPEN_MAX => {
+                place.insert(task);
+            }
+            Entry::Vacant(_) => {}
         }
     }
 
@@ -267,7 +276,7 @@ impl Tasks {
     }
 
     fn doubt_all(&mut self) {
-        self.doubts += 1;
+        self.doubts = self.doubts.wrapping_add(1);
     }
 
     fn open_mut(&mut self, tag: u32) -> Option<&mut Task> {
@@ -293,7 +302,8 @@ impl Tasks {
     /// T2 and T3: a PDU of the target that answers no open task.
     #[cold]
     fn unclaimed(&self, tag: u32, is_final: bool, at: Stamp, sight: &mut Sight<'_>) {
-        let end = self.ended.iter().rev().find(|(ended, _)| *ended == tag).map(|&(_, end)| end);
+        let (new, old) = self.ended.split_at_checked(self.next_ended).unwrap_or_default();
+        let end = new.iter().rev().chain(old.iter().rev()).find(|(ended, _)| *ended == tag).map(|&(_, end)| end);
         let rule = match end {
             None if sight.is_whole && sight.agreed.is_alone => Rule::T2,
             Some(End::Status) if is_final && !sight.is_recovering => Rule::T3,
@@ -333,7 +343,9 @@ impl Tasks {
         let Some(tag) = bhs.initiator_task_tag() else { return };
         let Some(task) = self.open_mut(tag) else { return };
         let (is_complete, cycle) = (task.data_out(bhs, tag, at, sight), task.cycle);
-        self.unfinished.retain(|burst| burst.tag != tag);
+        if !self.unfinished.is_empty() {
+            self.unfinished.retain(|burst| burst.tag != tag);
+        }
         if is_complete && bhs.is_final() == Some(false) && self.unfinished.len() < UNFINISHED_MAX {
             self.unfinished.push(Unfinished { tag, cycle, at });
         }
@@ -362,10 +374,11 @@ impl Tasks {
     }
 
     fn note_ended(&mut self, tag: u32, end: End) {
-        if self.ended.len() == ENDED_KEPT {
-            self.ended.pop_front();
+        match self.ended.get_mut(self.next_ended) {
+            Some(oldest) => *oldest = (tag, end),
+            None => self.ended.push((tag, end)),
         }
-        self.ended.push_back((tag, end));
+        self.next_ended = (self.next_ended + 1) % ENDED_KEPT;
     }
 
     /// A Task Management Function Request: which tasks it ends is not known before its response, nor what comes for them.
@@ -406,8 +419,8 @@ impl Tasks {
 
 impl Task {
     /// What may have ended any task, so far.
-    fn learn(&mut self, doubts: u64) {
-        self.is_in_doubt |= self.doubts < doubts;
+    fn learn(&mut self, doubts: u32) {
+        self.is_in_doubt |= self.doubts != doubts;
     }
 
     fn is_bidirectional(&self) -> bool {
@@ -465,9 +478,9 @@ impl Task {
             }
         }
         self.next_offset = u32::try_from(end).unwrap_or(u32::MAX);
-        self.sequence_bytes += u64::from(length);
+        self.sequence_bytes = self.sequence_bytes.saturating_add(length);
         if let Some(max_burst) = sight.agreed.max_burst_bytes
-            && self.sequence_bytes > u64::from(max_burst)
+            && self.sequence_bytes > max_burst
         {
             sight.report(found(Rule::D14).seen(self.sequence_bytes, max_burst));
             self.sequence_bytes = 0;
@@ -479,11 +492,12 @@ impl Task {
 
     fn ready_to_transfer(&mut self, bhs: Bhs<'_>, tag: u32, at: Stamp, sight: &mut Sight<'_>) {
         let found = |rule| Found::new(rule, Side::Target, at).of(tag, self.cycle);
-        let (Some(ttt), Some(start), Some(length), Some(r2t_sn)) =
-            (bhs.target_transfer_tag(), bhs.buffer_offset(), bhs.desired_data_transfer_length(), bhs.r2t_sn())
+        let (Some(ttt), Some(start), Some(length)) =
+            (bhs.target_transfer_tag(), bhs.buffer_offset(), bhs.desired_data_transfer_length())
         else {
             return;
         };
+        let (Some(r2t_sn), Some(lun)) = (bhs.r2t_sn(), bhs.lun()) else { return };
         if ttt == RESERVED_TAG || self.rounds.iter().any(|round| round.target_transfer_tag == ttt) {
             sight.report(found(Rule::T4).only_seen(ttt));
         }
@@ -494,7 +508,7 @@ impl Task {
             sight.report(found(Rule::S16).seen(r2t_sn.0, self.next_r2t));
         }
         self.next_r2t = r2t_sn.0.wrapping_add(1);
-        if bhs.lun() != self.lun {
+        if lun != self.lun {
             sight.report(found(Rule::T7));
         }
         if let Some(max_burst) = sight.agreed.max_burst_bytes
@@ -502,23 +516,21 @@ impl Task {
         {
             sight.report(found(Rule::D5).seen(length, max_burst));
         }
-        let end = u64::from(start) + u64::from(length);
-        if end > u64::from(self.expected_bytes) {
-            sight.report(found(Rule::D6).seen(end, self.expected_bytes));
+        let end = start.saturating_add(length);
+        if end > self.expected_bytes {
+            sight.report(found(Rule::D6).seen(u64::from(start) + u64::from(length), self.expected_bytes));
             self.is_in_doubt = true;
             return;
         }
         self.judge_again(start, length, &found, sight);
         // consecutive R2Ts are for continuous ranges, which begin where the unsolicited data end
-        let unsolicited_end = self.due_end.unwrap_or(0).max(self.unsolicited_bytes);
-        let next = self.asked_end.max(u64::from(unsolicited_end));
-        let is_in_order = (self.asked_end..=next).contains(&u64::from(start));
+        let next = self.asked_end.max(self.due_end).max(self.unsolicited_bytes);
+        let is_in_order = (self.asked_end..=next).contains(&start);
         if !is_in_order && !sight.is_recovering && sight.agreed.data_sequence_in_order == Some(true) {
             sight.report(found(Rule::D11).seen(start, next));
         }
         self.asked_end = self.asked_end.max(end);
         if self.rounds.len() < ROUNDS_MAX {
-            let lun = bhs.lun();
             self.rounds.push(Round {
                 target_transfer_tag: ttt,
                 lun,
@@ -542,8 +554,8 @@ impl Task {
             return;
         }
         let mut bytes = self.bytes.clone();
-        if let Some(due_end) = self.due_end {
-            bytes.add(0, i64::from(due_end), &DATA);
+        if self.due_end > 0 {
+            bytes.add(0, i64::from(self.due_end), &DATA);
         }
         let again = add(&mut bytes, start, length);
         if again > 0 {
@@ -582,9 +594,9 @@ impl Task {
             self.next_unsolicited = data_sn.0.wrapping_add(1);
             self.unsolicited_bytes = self.unsolicited_bytes.saturating_add(length);
             self.judge_first_burst(tag, at, sight);
-            let is_complete = self.due_end.is_some_and(|due_end| end >= u64::from(due_end));
+            let is_complete = self.due_end > 0 && end >= u64::from(self.due_end);
             if is_final {
-                self.due_end = None;
+                self.due_end = 0;
             }
             return is_complete;
         }
@@ -603,15 +615,15 @@ impl Task {
             sight.report(found(Rule::D11).seen(offset, self.rounds[0].next_offset));
         }
         let round = &mut self.rounds[place];
-        if bhs.lun().is_some_and(|lun| Some(lun) != round.lun && Some(lun) != self.lun) {
+        if bhs.lun().is_some_and(|lun| lun != round.lun && lun != self.lun) {
             sight.report(found(Rule::T6));
         }
         if data_sn.0 != round.next_data_sn && !sight.is_recovering {
             sight.report(found(Rule::S15).seen(data_sn.0, round.next_data_sn));
         }
         round.next_data_sn = data_sn.0.wrapping_add(1);
-        round.sent_bytes += u64::from(length);
-        let is_complete = round.sent_bytes >= u64::from(round.length);
+        round.sent_bytes = round.sent_bytes.saturating_add(length);
+        let is_complete = round.sent_bytes >= round.length;
         let is_outside = offset < round.start || end > round.end();
         if is_outside || (is_final && !is_complete && !sight.is_recovering) {
             sight.report(found(Rule::D9).seen(end, round.end()));
@@ -670,7 +682,8 @@ impl Task {
     fn right_residual(&self, residual: u64, is_over: bool, is_under: bool) -> Option<u64> {
         let expected = u64::from(self.expected_bytes);
         let is_contrary = |asked: u64| (is_over && asked < expected) || (is_under && asked > expected);
-        let by_cdb = self.asked_bytes.filter(|&asked| !is_contrary(asked)).map(|asked| asked.abs_diff(expected));
+        let asked = Some(self.asked_bytes).filter(|&asked| asked != NULL_U64 && !is_contrary(asked));
+        let by_cdb = asked.map(|asked| asked.abs_diff(expected));
         let by_data = is_under.then(|| expected - self.byte_count.min(expected));
         let is_right = by_cdb == Some(residual) || by_data == Some(residual);
         by_cdb.or(by_data).filter(|_| !is_right)

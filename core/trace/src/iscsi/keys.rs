@@ -58,8 +58,8 @@ pub struct Offer<'a> {
 /// What a pair says of a key.
 #[derive(Debug, Clone, Copy)]
 pub struct Said<'a> {
-    /// The name of the key.
-    pub key: &'a str,
+    /// The place of the key in [`KEYS`], if it is there.
+    pub key: Option<usize>,
     /// The value.
     pub value: &'a str,
     /// Whether neither side had sent one.
@@ -135,7 +135,9 @@ impl Negotiation {
                 oddities.malformed += 1;
                 continue;
             };
-            let value = if is_secret(name) { HIDDEN.into() } else { kept(value) };
+            let known = KEYS.iter().position(|key| key.name == name);
+            let is_secret = known.and_then(|known| KEYS.get(known)).is_some_and(|key| key.is_secret);
+            let value = if is_secret { HIDDEN.into() } else { kept(value) };
             let place = offers.iter().position(|(key, _)| *key == name);
             let earlier = place.and_then(|place| offers[place].1[usize::from(!is_from_initiator)].as_ref());
             let new_name_bytes = if place.is_none() { name.len() } else { 0 };
@@ -148,7 +150,7 @@ impl Negotiation {
             bytes = with_it;
             let offer = place.and_then(|place| offers[place].1[usize::from(is_from_initiator)].as_deref());
             let (is_new, is_again) = (place.is_none(), earlier.is_some());
-            note(Said { key: name, value: &value, is_new, is_again, offer });
+            note(Said { key: known, value: &value, is_new, is_again, offer });
             let place = place.unwrap_or_else(|| {
                 offers.push((name, [None, None]));
                 offers.len() - 1
@@ -290,18 +292,21 @@ fn agreed<'a>(known: Option<&Key>, initiator: Option<&'a str>, target: Option<&'
 }
 
 fn combine<'a>(result: ResultFunction, initiator: Cow<'a, str>, target: Cow<'a, str>) -> Cow<'a, str> {
-    let numbers = text::numeric(&initiator).zip(text::numeric(&target));
-    let truths = text::boolean(&initiator).zip(text::boolean(&target));
-    let yes_no = |truth| if truth { "Yes" } else { "No" }.into();
-    match (result, numbers, truths) {
-        (Minimum, Some((a, b)), _) => a.min(b).to_string().into(),
-        (Maximum, Some((a, b)), _) => a.max(b).to_string().into(),
-        (And, _, Some((a, b))) => yes_no(a && b),
-        (Or, _, Some((a, b))) => yes_no(a || b),
+    let is_of_initiator = match result {
+        Minimum | Maximum => {
+            let Some((a, b)) = text::numeric(&initiator).zip(text::numeric(&target)) else { return target };
+            let is_of_initiator = if result == Minimum { a < b } else { a > b };
+            let (number, value) = if is_of_initiator { (a, initiator) } else { (b, target) };
+            let is_hexadecimal = value.contains(['x', 'X']);
+            return if is_hexadecimal { number.to_string().into() } else { value };
+        }
+        And => initiator == "No" && text::boolean(&target).is_some(),
+        Or => initiator == "Yes" && text::boolean(&target).is_some(),
         // the side without a list chose
-        (Choose, ..) if target.contains(',') && !initiator.contains(',') => initiator,
-        _ => target,
-    }
+        Choose => target.contains(',') && !initiator.contains(','),
+        Declare => false,
+    };
+    if is_of_initiator { initiator } else { target }
 }
 
 #[cfg(test)]
@@ -311,7 +316,10 @@ mod tests {
     fn negotiation(initiator: &str, target: &str) -> Negotiation {
         let mut negotiation = Negotiation::default();
         for (text, is_from_initiator) in [(initiator, true), (target, false)] {
-            assert_eq!(negotiation.take(text.replace('|', "\0").as_bytes(), is_from_initiator, |_| ()), Oddities::default());
+            assert_eq!(
+                negotiation.take(text.replace('|', "\0").as_bytes(), is_from_initiator, |_| ()),
+                Oddities::default()
+            );
         }
         negotiation
     }
@@ -425,7 +433,9 @@ mod tests {
         for number in 0..KEYS_MAX {
             keys.take(format!("X-key{number}={long}\0").as_bytes(), number % 2 == 0, |_| ());
         }
-        assert!((TEXT_KEPT_MAX - VALUE_KEPT_MAX..=TEXT_KEPT_MAX + Lengths::LENGTH * KEYS_MAX).contains(&keys.text.len()));
+        assert!(
+            (TEXT_KEPT_MAX - VALUE_KEPT_MAX..=TEXT_KEPT_MAX + Lengths::LENGTH * KEYS_MAX).contains(&keys.text.len())
+        );
         // the value of a key that is kept still changes
         assert_eq!(keys.take(b"X-key0=short\0", true, |_| ()), Oddities::default());
         assert_eq!(keys.initiator("X-key0"), Some("short"));
