@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import heapq
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from iscsitrace.tables.table import Table
 from iscsitrace.watch.hangs import NO_HANG, Hang
 
 SIZES_SHOWN = 3
+SHOWN_MAX: Final = 256
+"""Sessions of an interval in text and JSON, and connections, and sessions with findings."""
 CAUSES = ("fast_retransmit", "timeout", "tail_probe", "unknown_retransmit")
 """Causes of retransmissions: columns of ``senders``, without ``_count``."""
 
@@ -240,6 +243,18 @@ def _sizes(cycles: Table, place: NDArray[Any], count: int) -> list[list[dict[str
         if len(of_group) < SIZES_SHOWN:
             of_group.append({"bytes": int(pairs[1, at]), "task_count": int(amounts[at])})
     return found
+
+
+def busiest(lines: Sequence[Line]) -> list[Line]:
+    """At most SHOWN_MAX of them, in their order: those that hang, those with the most commands, the newest."""
+    if len(lines) <= SHOWN_MAX:
+        return list(lines)
+    return sorted(heapq.nlargest(SHOWN_MAX, lines, key=_importance), key=lambda line: line.number)
+
+
+def _importance(line: Line) -> tuple[int, int, int, int]:
+    hang_ns = line.hang.no_progress_ns if line.hang.is_shown else 0
+    return hang_ns, line.load.task_count, line.open_task_count, line.number
 
 
 def load_of(cycles: Table, waited: Waits, length_ns: int, in_flight: NDArray[Any] = NOTHING) -> Load:

@@ -5,8 +5,9 @@ Diagnoses take at most a fixed share of the time: after a slow one, the next com
 
 from __future__ import annotations
 
+import heapq
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -14,13 +15,14 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.diagnosis.examination import examine
-from iscsitrace.diagnosis.headline import Headline
+from iscsitrace.diagnosis.headline import Headline, Verdict
 from iscsitrace.tables.live_pass import SECOND_NS, Settings
 from iscsitrace.tables.memory import cycles_freed
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
+from iscsitrace.watch.figures import SHOWN_MAX
 
 EVERY_NS = 5 * SECOND_NS
 SHARE_MAX = 0.1
@@ -81,6 +83,8 @@ class Findings:
         self.headline: Headline | None = None
         self.stories: tuple[tuple[tuple[int, ...], Headline], ...] = ()
         """The sessions of each story, and its headline."""
+        self.left_out = 0
+        """Sessions of the last diagnosis that are not in it, because others are worse."""
         self.every_ns = every_ns
         self._next_ns: int | None = None
 
@@ -92,7 +96,7 @@ class Findings:
 
     def forget(self) -> None:
         """Drop all findings."""
-        self.current, self.headline, self.stories = (), None, ()
+        self.current, self.headline, self.stories, self.left_out = (), None, (), 0
 
     def update(self, recent: Trace, now_ns: int) -> None:
         """Diagnose the recent past."""
@@ -103,8 +107,9 @@ class Findings:
         started = time.thread_time_ns()
         # recognising a mirror takes many writes, and the recent past has few
         diagnosis = examine(current(recent, now_ns), has_mirrors=False)
-        took_ns = time.thread_time_ns() - started
-        self._next_ns = now_ns + max(self.every_ns, int(took_ns / SHARE_MAX))
+        shown = _worst(diagnosis.sessions, lambda number: diagnosis.sessions.verdicts[number])
+        told = _worst(range(len(diagnosis.stories)), lambda place: diagnosis.stories.verdicts[place])
+        self.left_out = len(diagnosis.sessions) - len(shown)
         since = {(found.session, found.name): found.since_ns for found in self.current}
         self.current = tuple(
             Found(
@@ -116,8 +121,20 @@ class Findings:
                 finding.text,
                 since.get((number, finding.name), now_ns),
             )
-            for number, opinion in diagnosis.sessions.items()
-            for finding in opinion.findings
+            for number in shown
+            for finding in diagnosis.sessions[number].findings
         )
         self.headline = diagnosis.headline
-        self.stories = tuple((each.story.numbers, each.headline) for each in diagnosis.stories)
+        self.stories = tuple(
+            (each.story.numbers, each.headline) for each in (diagnosis.stories[place] for place in told)
+        )
+        # sentences are made only here
+        took_ns = time.thread_time_ns() - started
+        self._next_ns = now_ns + max(self.every_ns, int(took_ns / SHARE_MAX))
+
+
+def _worst(numbers: Collection[int], verdict_of: Callable[[int], Verdict]) -> list[int]:
+    """At most SHOWN_MAX of them, those with the worst verdicts, in their order."""
+    if len(numbers) <= SHOWN_MAX:
+        return list(numbers)
+    return sorted(heapq.nlargest(SHOWN_MAX, numbers, key=lambda number: verdict_of(number).weight))

@@ -27,12 +27,13 @@ def lines_of(report: Report) -> list[str]:
     if report.dropped:
         lines.append(f"  the capture dropped {report.dropped} packets so far")
     names = session_names(report.sessions, report.connections) if len(report.sessions) > 1 else {}
-    for line in report.sessions:
-        if line.is_past:
-            continue
+    listed = report.listed[0]
+    for line in listed:
         name = f" ({joined(names[line.number])})" if names else ""
         lines.append(f"  session {line.number}{name}: {_session(line, report.to_ns - report.from_ns)}")
-    hanging = [line for line in report.sessions if line.hang.is_shown]
+    if more := len(report.present[0]) - len(listed):
+        lines.append(f"  {wording.count(more, 'more session')}, less busy than these")
+    hanging = [line for line in listed if line.hang.is_shown]
     lines += [f"  {sentence(line.number, line.hang, line.open_task_count)}" for line in hanging]
     for found in report.findings:
         if found.since_ns == report.to_ns:

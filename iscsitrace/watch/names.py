@@ -11,6 +11,7 @@ from iscsitrace.wording.cells import printable
 
 NOT_CAPTURED: Final = "login not captured"
 _ARROW: Final = " > "
+_UNKNOWN: Final = (NOT_CAPTURED, NOT_CAPTURED)
 
 
 def session_names(sessions: Sequence[Line], connections: Sequence[Line]) -> dict[int, tuple[str, str]]:
@@ -18,7 +19,11 @@ def session_names(sessions: Sequence[Line], connections: Sequence[Line]) -> dict
 
     Sessions with the same two names, as several paths have, are told apart by the addresses of their connections.
     """
-    addresses = {line.number: _addresses(line, connections) for line in sessions}
+    of_connection = {line.number: (line.names["initiator"], line.names["target"]) for line in connections}
+    addresses = {
+        line.number: next((of_connection[each] for each in line.connections if each in of_connection), _UNKNOWN)
+        for line in sessions
+    }
     ends = {line.number: _ends(line, addresses[line.number]) for line in sessions}
     by_target = Counter(target for _, target in ends.values())
     by_both = Counter(ends.values())
@@ -56,10 +61,3 @@ def _short(text: str, width: int | None) -> str:
 def _ends(line: Line, addresses: tuple[str, str]) -> tuple[str, str]:
     """Their names, or addresses where a name is unknown."""
     return line.names["initiator_name"] or addresses[0], line.names["target_name"] or addresses[1]
-
-
-def _addresses(line: Line, connections: Sequence[Line]) -> tuple[str, str]:
-    """The ends of the first connection."""
-    own = (each.names for each in connections if each.number in line.connections)
-    first = next(own, None)
-    return (NOT_CAPTURED, NOT_CAPTURED) if first is None else (first["initiator"], first["target"])

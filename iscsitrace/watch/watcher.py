@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +18,7 @@ from iscsitrace.measure.waits import Waits
 from iscsitrace.tables.live_pass import Live, Pace, View
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.watch.distribution import Distribution
-from iscsitrace.watch.figures import NO_LOAD, NOTHING, Line, Load, Transport, load_of, loads_of, transports_of
+from iscsitrace.watch.figures import NO_LOAD, NOTHING, Line, Load, Transport, busiest, load_of, loads_of, transports_of
 from iscsitrace.watch.findings import Findings, Found
 from iscsitrace.watch.hangs import NO_HANG, Hang, hang_of
 from iscsitrace.watch.meters import Meters
@@ -54,9 +55,23 @@ class Report:
     dropped: int | None
     """Packets that the capture dropped so far; None if it does not report them."""
     is_last: bool = False
+    undiagnosed_count: int = 0
+    """Sessions of the last diagnosis that are not in findings and stories, because others are worse."""
+
+    @cached_property
+    def present(self) -> tuple[list[Line], list[Line]]:
+        """The sessions and connections that are open, or had packets or commands in the interval."""
+        return _present(self.sessions), _present(self.connections)
+
+    @cached_property
+    def listed(self) -> tuple[list[Line], list[Line]]:
+        """Those of `present` that text and JSON have: where there are many, the busiest."""
+        sessions, connections = self.present
+        return busiest(sessions), busiest(connections)
 
     def as_dict(self) -> dict[str, Any]:
         """A line of JSON."""
+        (every_session, every_connection), (sessions, connections) = self.present, self.listed
         return {
             "schema": SCHEMA_VERSION,
             "kind": "interval",
@@ -64,8 +79,13 @@ class Report:
             "to_ns": self.to_ns,
             "packet_count": self.new_packets,
             "all": self.whole.as_dict() | {"latency_total_ns": self.whole_total_latency_ns},
-            "sessions": [line.as_dict() for line in self.sessions if not line.is_past],
-            "connections": [line.as_dict() for line in self.connections if not line.is_past],
+            "sessions": [line.as_dict() for line in sessions],
+            "connections": [line.as_dict() for line in connections],
+            "not_listed": {
+                "sessions": len(every_session) - len(sessions),
+                "connections": len(every_connection) - len(connections),
+                "sessions_with_findings": self.undiagnosed_count,
+            },
             "findings": [found.as_dict() for found in self.findings],
             "headline": self.headline.as_dict() if self.headline else None,
             "stories": [
@@ -192,6 +212,7 @@ class Watcher:
             findings=self.findings.current,
             headline=self.findings.headline,
             stories=self.findings.stories,
+            undiagnosed_count=self.findings.left_out,
             counters=self._health(trace.counters),
             pace=self.live.pace,
             late_count=view.late_count,
@@ -294,6 +315,10 @@ class Watcher:
             entry["new"] = entry["count"] - self._counters.get(entry["name"], 0)
         self._counters = {entry["name"]: entry["count"] for entry in entries}
         return entries
+
+
+def _present(lines: list[Line]) -> list[Line]:
+    return [line for line in lines if not line.is_past]
 
 
 def _is_closed(connection: dict[str, Any]) -> bool:

@@ -100,7 +100,7 @@ class Reported:
         monkeypatch.setattr(watcher, "load_of", lambda cycles, waited, length_ns, in_flight: length_ns)
         self.own.totals = self.note("add", "add_turnarounds", "forget", "forget_sessions")
         self.own.findings = self.note(
-            "update", "forget", current=(), headline=None, stories=(), is_due=lambda now_ns: now_ns >= 5
+            "update", "forget", current=(), headline=None, stories=(), left_out=0, is_due=lambda now_ns: now_ns >= 5
         )
 
     def note(self, *names: str, **known: Any) -> Any:
