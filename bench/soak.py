@@ -1,8 +1,10 @@
-"""Soak test of the live view: memory and descriptors over time under connections that come and go.
+"""Soak test of the live view: memory, lag and descriptors over time under connections that come and go.
 
 A process writes packets into a pipe as they would be captured, with times of now: every second 60 sessions begin, log
 in, read and write, and log out, 57 packets each, from addresses and ports of their own. ``watch --prometheus`` reads
-the pipe, and is scraped every 15 s. Prints, and asserts nothing.
+the pipe, and is scraped every 15 s. With ``--flood N`` so many threads open connections to the metrics all the time:
+every second one is a scrape, the others say nothing. Exit code 1 if memory grew by more than 10 % after minute 3, a
+packet was 5 s late, or a scrape failed.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import socket
 import struct
 import subprocess
 import sys
@@ -32,17 +35,25 @@ FILE_HEADER = struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 262_144, 1)
 _INITIATOR = bytes([198, 18])
 _SCRAPED_EVERY_S = 15.0
 _PATIENCE_S = 60.0
+_STEADY_AFTER_S = 180
+_GROWTH_MAX = 1.1
+_LAG_MAX_S = 5.0
+_PAUSE_S = 0.05
+"""Of a thread of the flood, after each connection."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=int, default=1200)
     parser.add_argument("--connections", type=int, default=CONNECTIONS_PER_S, help="new connections per second")
+    parser.add_argument("--flood", type=int, default=8, help="threads that open connections to the metrics")
     options = parser.parse_args()
     print(machine())
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
-        _run(FilePath(folder), options.seconds, options.connections)
+        wrong = _run(FilePath(folder), options.seconds, options.connections, options.flood)
+    print(*wrong, sep="\n")
+    sys.exit(bool(wrong))
 
 
 def conversation() -> Capture:
@@ -108,11 +119,46 @@ def feed(pipe: IO[bytes], seconds: int, per_s: int) -> tuple[int, int]:
     return number, packets
 
 
-def _run(folder: FilePath, seconds: int, per_s: int) -> None:
+class Flood:
+    """Threads that open connections to the metrics until they are told to stop; every second one is a scrape."""
+
+    def __init__(self, address: str, count: int) -> None:
+        found = re.search(r"//([^:/]+):(\d+)", address)
+        assert found
+        self._address, self._end = address, (found[1], int(found[2]))
+        self._is_over = threading.Event()
+        self.opened = self.scraped = self.refused = 0
+        self._threads = [threading.Thread(target=self._open, daemon=True) for _ in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _open(self) -> None:
+        held: list[socket.socket] = []
+        while not self._is_over.wait(_PAUSE_S):
+            try:
+                held.append(socket.create_connection(self._end, timeout=1))
+                self.opened += 1
+                _series(self._address)
+                self.scraped += 1
+            except OSError:
+                self.refused += 1
+            if len(held) > 16:
+                held.pop(0).close()
+
+    def stop(self) -> None:
+        """Ends the threads."""
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join()
+
+
+def _run(folder: FilePath, seconds: int, per_s: int, flooding: int) -> list[str]:
+    """What is wrong."""
     lines, messages = folder / "watch.jsonl", folder / "messages"
     command = [sys.executable, "-m", "iscsitrace", "watch", "--json", "--prometheus", "0", "-"]
     fed: list[tuple[int, int]] = []
     usage, descriptors, threads, series = ProcessUsage(), list[int](), list[int](), list[int]()
+    scrapes_s, failed = list[float](), 0
     with (
         lines.open("wb") as out,
         messages.open("wb") as said,
@@ -123,6 +169,7 @@ def _run(folder: FilePath, seconds: int, per_s: int) -> None:
         address = _address(messages)
         feeding = threading.Thread(target=lambda: fed.append(feed(pipe, seconds, per_s)))
         feeding.start()
+        flood = Flood(address, flooding)
         scraped_s = begun_s = time.monotonic()
         while feeding.is_alive() and watch.poll() is None:
             time.sleep(1)
@@ -131,7 +178,12 @@ def _run(folder: FilePath, seconds: int, per_s: int) -> None:
             threads.append(len(list(FilePath(f"/proc/{watch.pid}/task").iterdir())))
             if time.monotonic() - scraped_s >= _SCRAPED_EVERY_S:
                 scraped_s = time.monotonic()
-                series.append(_series(address))
+                try:
+                    series.append(_series(address))
+                    scrapes_s.append(time.monotonic() - scraped_s)
+                except OSError:
+                    failed += 1
+        flood.stop()
         feeding.join()
         elapsed_s = time.monotonic() - begun_s
         code = watch.wait()
@@ -145,6 +197,18 @@ def _run(folder: FilePath, seconds: int, per_s: int) -> None:
     for name, values in (("memory, MB", usage.rss_mb), ("descriptors", descriptors), ("threads", threads)):
         print(f"{name}, maximum of each tenth of the time: {_tenths(values)}")
     print(f"series of the metrics, maximum of each tenth: {_tenths(series)}")
+    print(f"flood: {flood.opened} silent connections, {flood.scraped} scrapes, {flood.refused} refused")
+    print(f"scrapes beside it: {len(series)}, {failed} failed, the slowest {max(scrapes_s, default=0):.2f} s")
+    steady = usage.rss_mb[_STEADY_AFTER_S:]
+    tenth = max(len(steady) // 10, 1)
+    grown = max(steady[-tenth:]) / max(steady[:tenth]) if steady else 1.0
+    print(f"memory at the end: {grown:.3f} times that of minute 3")
+    wrong = {
+        "memory grows": grown > _GROWTH_MAX,
+        "packets are late": lag_s >= _LAG_MAX_S,
+        "scrapes fail": failed > 0,
+    }
+    return [each for each, is_so in wrong.items() if is_so]
 
 
 def _printed(lines: FilePath) -> tuple[float, dict[str, Any]]:

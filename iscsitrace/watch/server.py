@@ -29,7 +29,7 @@ CONNECTIONS_MAX: Final = 64
 REQUEST_S: Final = 5.0
 """Time for the TLS handshake and all headers of a request, and for the next one on the same connection."""
 _SERVED_S: Final = 1.0
-"""A connection whose request had arrived is kept for so long."""
+"""A connection whose request had arrived is kept for so long, also where its client does not take the answer."""
 _SILENT_S: Final = 0.5
 """After that time a connection without a request gives way to any other."""
 _TLS_HANDSHAKE: Final = b"\x16\x03"
@@ -126,8 +126,8 @@ class _Server(HTTPServer):
         return time.monotonic() - self._streams[stream][0]
 
     def _is_served(self, stream: IOStream) -> bool:
-        is_new = self._streams[stream][1] and self._age_s(stream) < _SERVED_S
-        return is_new or stream.writing() or _has_request(stream.socket)
+        is_new = self._age_s(stream) < _SERVED_S and (self._streams[stream][1] or stream.writing())
+        return is_new or _has_request(stream.socket)
 
     def close_all(self) -> None:
         self.stop()

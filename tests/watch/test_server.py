@@ -17,6 +17,7 @@ from pathlib import Path
 import bcrypt
 import pytest
 from click.testing import CliRunner
+from prometheus_client import Gauge
 from prometheus_client.registry import CollectorRegistry
 
 from iscsitrace.cli import main
@@ -111,6 +112,33 @@ def test_scrapes_are_answered_under_a_flood_of_connections(sent: str, serve: Ser
             flood.wait()
     # without its own place for whole requests: none
     assert answers.count(200) >= 8, answers
+
+
+def test_clients_that_take_no_answer_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("iscsitrace.watch.server.CONNECTIONS_MAX", 3)
+    registry = CollectorRegistry()
+    large = Gauge("large", "more than the kernel buffers", ("label",), registry=registry)
+    for number in range(16_000):
+        large.labels("x" * 500 + str(number)).set(1)
+    running = MetricsServer(registry, "127.0.0.1", 0)
+    deaf = []
+    try:
+        for _ in range(3):
+            client = socket.socket()
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.settimeout(30)
+            client.connect(("127.0.0.1", running.port))
+            client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            deaf.append(client)
+        # each has the beginning of its answer
+        for client in deaf:
+            assert client.recv(1)
+        time.sleep(1.1)
+        assert scrape(running.port) == 200
+    finally:
+        for client in deaf:
+            client.close()
+        running.stop()
 
 
 def scraped_under_load(port: int) -> int:
