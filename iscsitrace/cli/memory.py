@@ -2,6 +2,9 @@
 
 While captures are read, the resident memory is looked at several times a second. After that the system refuses more:
 NumPy then raises MemoryError.
+
+The limit is for the memory of the process itself, and holds within 10 %. Program code and mapped captures come on top,
+up to 40 MiB: the kernel can read them from their files again, so they never make a machine swap.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -48,6 +50,19 @@ def test_too_little_for_the_pass(syns: str) -> None:
     (line,) = result.stderr.splitlines()
     assert line.startswith("iscsitrace: more than --max-memory 128 MiB is needed after ")
     assert "fleet run" in line
+
+
+def test_the_memory_of_the_process_itself_stays_within_ten_percent(syns: str) -> None:
+    command = [sys.executable, "-m", "iscsitrace", "summary", "--max-memory", "128M", syns]
+    own_bytes = [0]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            # absent once the process has ended
+            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+            own_bytes += [int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")]
+            time.sleep(0.002)
+    assert process.returncode == 2
+    assert max(own_bytes) <= 1.1 * (128 << 20)
 
 
 def test_enough(syns: str) -> None:
