@@ -1,6 +1,6 @@
 """README.md, the tutorial and the samples' READMEs: every command they show works.
 
-`python -m tools.tutorial --check` runs the commands with output, and compares it.
+`python -m tools.tutorial --check` runs the commands with output in all pages, and compares it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import pytest
 from tools import tutorial
 
 ROOT = tutorial.ROOT
-PAGES = [ROOT / name for name in tutorial.PAGES] + sorted((ROOT / "samples").glob("*/README.md"))
+# pages whose commands need nothing but the samples
+SHOWN = ("README.md", "docs/tutorial.md", "docs/diff.md", "docs/capture.md")
+PAGES = [ROOT / name for name in SHOWN] + sorted((ROOT / "samples").glob("*/README.md"))
 COMMANDS = [
     (str(page.relative_to(ROOT)), command)
     for page in PAGES
@@ -33,8 +35,28 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def test_there_is_something_to_run() -> None:
-    assert all("```console\n$ " in (ROOT / name).read_text() for name in tutorial.PAGES)
+    assert {*SHOWN} <= {*tutorial.pages()}
     assert {Path(page).parent.name for page, _ in COMMANDS} >= {folder.name for folder in (ROOT / "samples").iterdir()}
+
+
+def test_every_block_with_a_command_and_output_is_run_or_says_why_not() -> None:
+    assert {why for _, _, why, _ in tutorial.not_run()} <= {*tutorial.REASONS}
+    assert len(list(tutorial.not_run())) < 6
+    for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "samples").glob("*/README.md")):
+        text = path.read_text()
+        # nothing is between the blocks that are found and those that are there; a prompt is in such a block only
+        assert len(list(tutorial._BLOCK.finditer(text))) == text.count("```console"), path.name
+        assert not re.search(r"^\$ ", tutorial._BLOCK.sub("", text), re.MULTILINE), path.name
+
+
+def test_the_commands_of_a_block_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tutorial, "ROOT", tmp_path)
+    (tmp_path / "a.md").write_text(
+        "```console\n$ echo 1 > x\nold\n$ cat x\n```\n\n<!-- not run: needs root -->\n```console\n$ false\nshown\n```\n"
+    )
+    assert tutorial.page("a.md") == (
+        "```console\n$ echo 1 > x\n$ cat x\n1\n```\n\n<!-- not run: needs root -->\n```console\n$ false\nshown\n```\n"
+    )
 
 
 def test_a_command_that_fails_is_not_shown() -> None:
