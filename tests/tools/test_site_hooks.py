@@ -57,6 +57,15 @@ def test_no_page_loads_anything_from_another_host(site: Path) -> None:
     assert not any('class="mermaid"' in page.read_text() for page in pages)
 
 
+def test_lists_and_tables_are_not_left_as_text(site: Path) -> None:
+    # MkDocs needs what a forge does not: a blank line before a list, four spaces before what is in an item
+    left = re.compile(r"^\s*(?:[-*] |\d+\. |\|.*\|)|\*\*|```", re.MULTILINE)
+    for path in site.rglob("*.html"):
+        code = re.compile(r"<(pre|code)\b.*?</\1>", re.DOTALL)
+        for paragraph in re.findall(r"<p>(.*?)</p>", code.sub("", path.read_text()), re.DOTALL):
+            assert not left.search(paragraph), f"{path.name}: {paragraph}"
+
+
 @pytest.mark.parametrize("width", [1400, 400])
 def test_pages_in_a_browser(site: Path, tmp_path: Path, width: int) -> None:
     with Browser(required(), tmp_path) as browser:
