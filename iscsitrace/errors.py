@@ -44,18 +44,6 @@ class OutputExists(IscsitraceError):
     """An output file exists already; nothing was written."""
 
 
-OF_PLOTS, OF_WATCH = "plots", "watch"
-EXTRAS = {
-    "matplotlib": OF_PLOTS,
-    "jinja2": OF_PLOTS,
-    "prometheus_client": OF_WATCH,
-    "rich": OF_WATCH,
-    "textual": OF_WATCH,
-    "tornado": OF_WATCH,
-}
-"""Modules that whole rooms are built on, and the extra that brings each: a command that gets there is told which."""
-
-
 class ExtraMissing(IscsitraceError):
     """An optional Python package is not installed."""
 

@@ -1,8 +1,8 @@
 """The command ``iscsitrace``: one file per command, loaded when the command is used.
 
 Every error becomes one line and an exit code: 0 done, 1 data loss or a finding to fail on, 2 usage error or unreadable
-input, 3 an error of iscsitrace itself, 130 interrupted. Computes nothing. Importing this imports click, but neither
-NumPy nor the core, so that ``--help`` and shell completion are quick.
+input, 3 an error of iscsitrace itself, 4 a capture without iSCSI, 130 interrupted. Computes nothing. Importing this
+imports click, but neither NumPy nor the core, so that ``--help`` and shell completion are quick.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import IO, Any, TextIO
 
 import click
 
-from iscsitrace.errors import EXTRAS, ExtraMissing, InputInvalid, IscsitraceError, MemoryShort
+from iscsitrace.errors import ExtraMissing, InputInvalid, IscsitraceError, MemoryShort
 
 READ, RECORD, TRAFFIC = "read", "record", "traffic"
 GROUPS = {
@@ -227,11 +227,11 @@ class _Commands(click.Group):
             ctx.exit(InputInvalid.exit_code)
         except (MemoryError, ImportError) as error:
             if isinstance(error, ImportError) and _NO_ROOM not in str(error):
-                missing = (error.name or "").partition(".")[0]
-                if missing not in EXTRAS:
+                missing = _extra_missing(error, str(ctx.invoked_subcommand))
+                if missing is None:
                     raise
-                _OneLine(ExtraMissing(f"iscsitrace {ctx.invoked_subcommand}", missing, EXTRAS[missing])).show()
-                ctx.exit(ExtraMissing.exit_code)
+                _OneLine(missing).show()
+                ctx.exit(missing.exit_code)
             _OneLine(MemoryShort("not enough memory, or less than --max-memory allows")).show()
             ctx.exit(MemoryShort.exit_code)
         except KeyboardInterrupt:
@@ -242,6 +242,15 @@ class _Commands(click.Group):
             _discard_output()
             ctx.exit(0)
         return result
+
+
+def _extra_missing(error: ImportError, purpose: str) -> IscsitraceError | None:
+    """The error for a package of an extra that is not installed; None for any other failed import."""
+    from iscsitrace import extras
+
+    package = (error.name or "").partition(".")[0]
+    extra = extras.of_module(package) if isinstance(error, ModuleNotFoundError) else None
+    return ExtraMissing(purpose, package, extra) if extra else None
 
 
 def _renamed(words: list[str]) -> Iterator[str]:
@@ -293,7 +302,8 @@ def main(debug: bool) -> None:
 
     \b
     Times take ns, us, ms, s; sizes take K, M, G (1024) and KB, MB, GB (1000); rates take Kbit, Mbit, Gbit.
-    Exit codes: 0 done, 1 data loss or a finding to fail on, 2 usage error, unreadable input, or not possible, 3 a bug.
+    Exit codes: 0 done, 1 data loss or a finding to fail on, 2 usage error, unreadable input, or not possible, 3 a bug,
+    4 no iSCSI in the capture, 130 interrupted.
     """  # noqa: D301 -- click reads the \b
     if debug:
         main.is_debugging = True

@@ -9,7 +9,7 @@ import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,11 +23,13 @@ from iscsitrace.cli.units import Moment, When
 from iscsitrace.errors import InputInvalid
 from iscsitrace.show.line import say
 from iscsitrace.show.progress import Progress
+from iscsitrace.wording.amounts import count
 
 if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
     from iscsitrace.taps.inputs import Inputs
 
+EXIT_NO_ISCSI = 4
 _CAPTURE_NAME = re.compile(r"[^.].*\.(pcap|pcapng|cap)(\.(gz|zst|lz4))?", re.IGNORECASE)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -129,6 +131,28 @@ class CaptureInput:
         for line in lines:
             self.note(line)
         return trace
+
+    def groups(self) -> list[CaptureInput]:
+        """The captures that belong together, apart from those that do not; one group where taps are named."""
+        if len(self.sources) < 2 or self.tap_names:
+            return [self]
+        from iscsitrace.recording.file_names import ring_of
+        from iscsitrace.taps import related
+
+        return [replace(self, sources=each) for each in related.groups(self.sources, ring_of)]
+
+    def has_iscsi(self, trace: Trace) -> bool:
+        """Whether there is iSCSI in what was read; a note where there is none."""
+        if trace.connections.raw("is_iscsi").any():
+            return True
+        connections = f" on {count(len(trace.connections), 'TCP connection')}" if len(trace.connections) else ""
+        self.note(f"iscsitrace: no iSCSI in {count(trace.packet_count, 'packet')}{connections}")
+        return False
+
+    def end(self, trace: Trace) -> None:
+        """The last call of a command about iSCSI: its exit code says where the capture has none."""
+        if not self.has_iscsi(trace):
+            raise click.exceptions.Exit(EXIT_NO_ISCSI)
 
     def note(self, line: str) -> None:
         """A line on standard error, unless the command is quiet."""

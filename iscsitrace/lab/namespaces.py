@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from iscsitrace.errors import InputInvalid, IscsitraceError, ToolMissing
 from iscsitrace.lab import interfaces, ownership, signals
@@ -42,11 +42,17 @@ _IFF_TAP = 0x0002
 _IFF_NO_PI = 0x1000
 
 
-class RootNeeded(IscsitraceError):
-    """Only root can create network namespaces."""
+_CAPABILITIES: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
+"""What namespaces take, by their numbers in linux/capability.h."""
 
-    def __init__(self) -> None:
-        super().__init__("network namespaces need root: run this with sudo")
+
+class RootNeeded(IscsitraceError):
+    """Only root can create network namespaces, with the capabilities of the administrator of a machine."""
+
+    def __init__(self, missing: Sequence[str] = ()) -> None:
+        what = f"this root lacks {' and '.join(missing)}; in a container, start it with --privileged" if missing else ""
+        way = what or "run this with sudo"
+        super().__init__(f"network namespaces need root: {way}. simulate makes the same traffic without rights")
 
 
 @dataclass(frozen=True)
@@ -170,9 +176,20 @@ def network(
 
 
 def require_root() -> None:
-    """RootNeeded unless root."""
+    """RootNeeded unless root, with the capabilities that namespaces and their interfaces take."""
     if os.geteuid() != 0:
         raise RootNeeded
+    if missing := [name for name, bit in _CAPABILITIES.items() if not _effective_capabilities() >> bit & 1]:
+        raise RootNeeded(missing)
+
+
+def _effective_capabilities() -> int:
+    """See capabilities(7); all where the kernel does not tell."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return -1
+    return next((int(line.split()[1], 16) for line in lines if line.startswith("CapEff:")), -1)
 
 
 def remove_leftovers() -> list[str]:

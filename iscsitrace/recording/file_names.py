@@ -33,6 +33,12 @@ def of_ring(path: Path) -> list[Path]:
     return [each for _, _, each in sorted(found)]
 
 
+def ring_of(name: str) -> str | None:
+    """The name of the ring that a file of this name is of; None for another file."""
+    match = re.fullmatch(r"(.+)_\d{5}_\d{14}(\.\w+?)(?:\.(?:zst|gz|lz4))?", name)
+    return f"{match[1]}{match[2]}" if match else None
+
+
 def number_of(path: Path) -> int:
     """The number in a name of `of_ring`."""
     return int(path.name.removesuffix(".zst").rsplit("_", 2)[1])

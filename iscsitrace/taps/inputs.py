@@ -13,7 +13,6 @@ from typing import Any
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables.schema import TAPPED_TABLES
-from iscsitrace.tables.table import Table
 from iscsitrace.tables.tap_join import connections_seen
 from iscsitrace.tables.trace import Trace, read
 from iscsitrace.taps.at_once import read_each
@@ -49,6 +48,19 @@ class _Seen:
         ]
         return other.first_ns >= self.last_ns and all(step % _WHOLE < _HALF for step in steps)
 
+    def overlaps(self, other: _Seen) -> bool:
+        """Whether both have bytes of the same place in a stream: two connections of these ends have other numbers."""
+        return any(
+            (other.sequences[end][0] - first) % _WHOLE <= (last - first) % _WHOLE  # type: ignore[operator]
+            or (first - other.sequences[end][0]) % _WHOLE  # type: ignore[operator]
+            <= (other.sequences[end][1] - other.sequences[end][0]) % _WHOLE  # type: ignore[operator]
+            for end, (first, last) in self.sequences.items()
+            if None not in (first, last, *other.sequences[end])
+        )
+
+
+ConnectionsSeen = dict[frozenset[End], _Seen]
+
 
 def are_parts(sources: Sequence[str]) -> bool:
     """Whether each capture continues the one before it, by headers alone: a fraction of the time of reading."""
@@ -61,7 +73,7 @@ def are_parts(sources: Sequence[str]) -> bool:
 
 def _are_continued(sources: Sequence[str], packet_limit: int | None = None, *, is_end_known: bool = True) -> bool:
     """Whether each capture continues the one before it, or may do so, as far as it is read."""
-    seen = [_connections(connections_seen([each], packet_limit=packet_limit)["connections_seen"]) for each in sources]
+    seen = [seen_in(each, packet_limit) for each in sources]
     for before, after in pairwise(seen):
         shared = before.keys() & after.keys()
         if (is_end_known and not shared) or not all(before[ends].goes_on_in(after[ends]) for ends in shared):
@@ -69,9 +81,10 @@ def _are_continued(sources: Sequence[str], packet_limit: int | None = None, *, i
     return True
 
 
-def _connections(table: Table) -> dict[frozenset[End], _Seen]:
-    """By both ends; of connections that had the same ends, the last."""
-    return {frozenset(sequences): seen for seen in map(_seen, table.rows()) if (sequences := seen.sequences)}
+def seen_in(source: str, packet_limit: int | None = None) -> ConnectionsSeen:
+    """The connections of a capture, by both ends; of those that had the same ends, the last. CaptureUnreadable."""
+    rows = connections_seen([source], packet_limit=packet_limit)["connections_seen"].rows()
+    return {frozenset(sequences): seen for seen in map(_seen, rows) if (sequences := seen.sequences)}
 
 
 def _seen(row: dict[str, Any]) -> _Seen:

@@ -20,6 +20,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Static
 
 from iscsitrace.errors import IscsitraceError, OutputExists
+from iscsitrace.recording.silence import Silence
 from iscsitrace.watch.board import render, style_of
 from iscsitrace.watch.choice import SORTS, Choice, sorted_lines
 from iscsitrace.watch.exposition import Exposition
@@ -119,6 +120,7 @@ class WatchScreen(App[None]):
         exposition: Exposition | None = None,
         folder: Path | None = None,
         until_s: float | None = None,
+        silence: Silence | None = None,
     ) -> None:
         super().__init__()
         self.watcher = watcher
@@ -132,6 +134,7 @@ class WatchScreen(App[None]):
         self._folder = folder or Path()
         self._until = None if until_s is None else time.monotonic() + until_s
         self._heard = time.monotonic()
+        self._silence = silence
 
     def get_driver_class(self) -> type[Driver]:
         """The driver of this platform, on standard output: its default is standard error, which may be a file."""
@@ -185,6 +188,8 @@ class WatchScreen(App[None]):
     def take(self, report: Report) -> None:
         """Takes a new report."""
         self._heard = time.monotonic()
+        silence = self._silence and self._silence.line(report.packet_count, has_iscsi=bool(report.connections))
+        self.choice.note = silence or self.choice.note
         if self._exposition:
             self._exposition.update(report, self.watcher)
         # the last interval may be short: keep showing the one before

@@ -31,6 +31,11 @@ class Watched:
         self._is_pipe = is_pipe
         self._words = words
 
+    @property
+    def is_interface(self) -> bool:
+        """Whether a capture runs, and not a file or a pipe is read."""
+        return self._child is not None
+
     def last_message(self) -> str:
         """The messages of the capture, after it has ended."""
         if self._words is None:

@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from iscsitrace.errors import OF_WATCH, ExtraMissing, InputInvalid
+from iscsitrace.errors import ExtraMissing, InputInvalid
 
 _VERSIONS: Final = {"TLS12": ssl.TLSVersion.TLSv1_2, "TLS13": ssl.TLSVersion.TLSv1_3}
 _CERTIFICATES: Final = {
@@ -73,7 +73,7 @@ def read(path: Path) -> Access:
         import bcrypt  # noqa: F401
         import yaml  # noqa: F401
     except ImportError as error:
-        raise ExtraMissing("--web-config", str(error.name), OF_WATCH) from error
+        raise ExtraMissing("--web-config", str(error.name), "watch") from error
     try:
         found = msgspec.yaml.decode(path.read_bytes(), type=_File | None) or _File()
     except OSError as error:

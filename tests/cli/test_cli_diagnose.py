@@ -276,7 +276,18 @@ def test_the_document(diagnose: Diagnose) -> None:
     document = json.loads(result.stdout)
     assert list(document) == [
         *("schema", "tool", "input", "options", "packet_count", "tcp_packet_count", "sessions", "connections"),
-        *("mirrors", "jobs", "stories", "volumes", "headline", "budget", "counters", "fail_on", "failed"),
+        *(
+            "mirrors",
+            "jobs",
+            "stories",
+            "volumes",
+            "headline",
+            "time_breakdown",
+            "budget",
+            "counters",
+            "fail_on",
+            "failed",
+        ),
     ]
     assert document["schema"] == SCHEMA_VERSION
     (session,), (connection,) = document["sessions"], document["connections"]
@@ -356,7 +367,7 @@ def test_nothing_to_diagnose(diagnose: Diagnose) -> None:
     for rows in story.rows.values():
         rows.clear()
     result = diagnose(story, "--fail-on", "any")
-    assert (result.exit_code, result.stdout.splitlines()[1]) == (0, "no iSCSI session was found")
+    assert (result.exit_code, result.stdout.splitlines()[1]) == (4, "no iSCSI session was found")
     empty: dict[str, Any] = json.loads(diagnose(story, "--json").stdout)
     assert (empty["sessions"], empty["connections"]) == ([], [])
     assert set(empty["budget"].values()) == {0}

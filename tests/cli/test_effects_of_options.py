@@ -208,6 +208,7 @@ def test_what_a_capture_asks_of_an_interface(asked: Any, tmp_path: Path) -> None
     plain = {"path": path, "is_forced": False, "next_file": None, "keep": {}, "earlier": [], "is_compressed": False}
     assert settings["output"] == plain
     assert settings["stop"] == {}
+    # the default is added where libpcap captures
     assert {"trigger", "learn"} & settings.keys() == set()
 
     def interface(*options: str) -> Any:
@@ -318,7 +319,9 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(*options: str, is_terminal: bool = False, change: str | None = None, lost: int = 0, words: str = "") -> Any:
         done: list[Any] = []
         live = SimpleNamespace(change=change, stop=lambda: done.append("stopped"))
-        watched = SimpleNamespace(live=live, close=lambda: done.append("closed"), last_message=lambda: words)
+        watched = SimpleNamespace(
+            live=live, is_interface=False, close=lambda: done.append("closed"), last_message=lambda: words
+        )
         document = {"counters": [{"name": "dropped_by_capture", "count": lost}]}
         watcher = SimpleNamespace(live=live, document=lambda: document)
         monkeypatch.setattr("iscsitrace.watch.source.open_source", lambda *_, **__: nullcontext(watched))
@@ -362,7 +365,7 @@ def test_a_watch_ends_as_its_capture_does_and_serves_no_more(
     def refuse(*_: Any, **__: Any) -> None:
         raise CaptureUnreadable("no capture")
 
-    watched = SimpleNamespace(live=None, close=lambda: code, last_message=lambda: "no permission")
+    watched = SimpleNamespace(live=None, is_interface=False, close=lambda: code, last_message=lambda: "no permission")
     server = SimpleNamespace(stop=lambda: done.append("stopped"))
     monkeypatch.setattr("iscsitrace.watch.source.open_source", lambda *_, **__: nullcontext(watched))
     monkeypatch.setattr(watch_command, "_serve", lambda *_: (None, server))

@@ -10,27 +10,33 @@ from pathlib import Path
 
 import pytest
 
-from iscsitrace.errors import EXTRAS
+from iscsitrace import extras
 from tools.docs import ROOT
 
 SAMPLE = str(ROOT / "samples" / "sequential-read-4ms" / "capture.pcapng.gz")
 OPTIONAL = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-OTHERS = (
+MODULES = (
     "bcrypt",
     "dask",
     "distributed",
     "duckdb",
     "fsspec",
+    "jinja2",
+    "matplotlib",
     "pandas",
     "paramiko",
     "perfetto",
+    "prometheus_client",
     "pyarrow",
     "pyshark",
+    "rich",
+    "textual",
+    "tornado",
     "yaml",
 )
 BARE = f"""
 import sys
-sys.modules.update(dict.fromkeys({(*EXTRAS, *OTHERS)!r}))
+sys.modules.update(dict.fromkeys({MODULES!r}))
 from iscsitrace.cli import main
 main(prog_name="python -m iscsitrace")
 """
@@ -86,8 +92,22 @@ def test_a_missing_extra_is_named_in_one_line(command: str, module: str, tmp_pat
     assert line[1] in brought
 
 
-def test_every_extra_brings_what_it_is_named_for() -> None:
-    """Textual brings Rich."""
-    for module, extra in EXTRAS.items():
-        brought = {re.split("[>=]", each)[0].replace("-", "_") for each in OPTIONAL[extra]}
-        assert module in brought | {"rich"}, module
+def test_an_import_that_nobody_guards_is_one_line_too() -> None:
+    """As one of a package that an extra installs, in a file that a command loads."""
+    program = (
+        "import sys; sys.modules['perfetto'] = None\n"
+        "import iscsitrace.show.explain as page\n"
+        "from iscsitrace.cli import main\n"
+        "def page_without(*_): import perfetto\n"
+        "page.page = page_without\n"
+        "main(['explain', 'loss'])"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    line = "iscsitrace: explain needs perfetto: pip install 'iscsitrace[perfetto]'\n"
+    assert (finished.returncode, finished.stderr) == (2, line)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_every_module_has_an_extra_that_is_offered(module: str) -> None:
+    assert extras.of_module(module) in set(OPTIONAL) - {"all", "dev", "mutants", "wheel"}
+    assert extras.of_module("no_such_package") is None

@@ -78,3 +78,4 @@ def command(
         show(conformance.sections(trace, found))
     if failed:
         raise click.exceptions.Exit(EXIT_VIOLATION)
+    capture_input.end(trace)

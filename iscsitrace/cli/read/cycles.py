@@ -130,3 +130,4 @@ def command(
             capture_input.note(cycles.unranked(unranked))
         else:
             say(cycles.unranked(unranked))
+    capture_input.end(trace)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import click
 from click.shell_completion import CompletionItem
 
-from iscsitrace.cli.options import SESSION_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
+from iscsitrace.cli.options import EXIT_NO_ISCSI, SESSION_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
 from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import Quantity
+from iscsitrace.errors import CaptureUnreadable
 from iscsitrace.findings import NEEDED
-from iscsitrace.show.terminal import show, show_json
+from iscsitrace.show.line import say
+from iscsitrace.show.terminal import show, show_heading, show_json
 
 EXIT_FINDING = 1
 TOP = 20
@@ -55,8 +60,8 @@ class FindingName(Quantity):
     multiple=True,
     type=FindingName(_ANY),
     metavar="FINDING",
-    help="Exit with 1 if this finding is present (any: if the verdict is problem); iscsitrace explain NAME describes "
-    "it; repeatable.",
+    help="Exit with 1 if this finding is present (any: if a session, or a connection of one, has a problem); "
+    "iscsitrace explain NAME describes it; repeatable.",
 )
 @click.option(
     "--top",
@@ -101,23 +106,77 @@ def command(
     Percentages are of the I/O time: reads and writes in flight, and the short pauses between them. It is split into
     parts without overlap. Findings can overlap: each share is the most that its fix can save.
 
+    Several captures are grouped by content: parts of one capture and taps of the same traffic are diagnosed together,
+    unrelated captures each by itself (in JSON: groups, a document for each).
+
     Of many sessions the worst are shown in full, and the others as a table by headline. The JSON document has them all.
     """
-    trace = capture_input.read(NEEDED, loading=_LATER)
+    from iscsitrace.tables.schema import SCHEMA_VERSION
+
+    asked = _Asked(fail_on, top, sessions, names, is_short=is_short, is_verbose=is_verbose)
+    parts = capture_input.groups()
+    ends = [_ended(part, asked, is_json=is_json, is_alone=len(parts) == 1) for part in parts]
+    documents = [each.document for each in ends if each.document is not None]
+    if is_json:
+        show_json(documents[0] if len(parts) == 1 else {"schema": SCHEMA_VERSION, "groups": documents})
+    # a finding to fail on comes first; captures without iSCSI count where all are
+    codes = {each.exit_code for each in ends}
+    code = next((each for each in (EXIT_FINDING, CaptureUnreadable.exit_code, 0) if each in codes), EXIT_NO_ISCSI)
+    if code:
+        raise click.exceptions.Exit(code)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a person asks to see."""
+
+    fail_on: tuple[str, ...]
+    top: int
+    sessions: tuple[int, ...]
+    names: tuple[str, ...]
+    is_short: bool
+    is_verbose: bool
+
+
+@dataclass(frozen=True)
+class _End:
+    """How the diagnosis of captures that belong together ended."""
+
+    exit_code: int
+    document: dict[str, Any] | None = None
+
+
+def _ended(part: CaptureInput, asked: _Asked, *, is_json: bool, is_alone: bool) -> _End:
+    """Diagnoses captures that belong together, and shows what was found unless it is wanted as JSON."""
+    if not is_alone and not is_json:
+        show_heading(f"Captures: {', '.join(part.sources)}")
+    try:
+        return _diagnosed(part, asked, is_json=is_json)
+    except CaptureUnreadable as error:
+        if is_alone:
+            raise
+        say(f"iscsitrace: {error}", err=True)
+        return _End(error.exit_code)
+
+
+def _diagnosed(part: CaptureInput, asked: _Asked, *, is_json: bool) -> _End:
+    trace = part.read(NEEDED, loading=_LATER)
     from iscsitrace.diagnosis.examination import examine
     from iscsitrace.show import diagnose
     from iscsitrace.show.shown import Choice, Shown
 
     diagnosis = examine(trace.table, tap_of=trace.tap_of)
-    failed = sorted({*(diagnosis.problems if _ANY in fail_on else ()), *(diagnosis.found & set(fail_on))})
+    wanted = set(asked.fail_on)
+    failed = sorted({*(diagnosis.problems if _ANY in wanted else ()), *(diagnosis.found & wanted)})
+    document = None
+    choice = Choice(asked.top, asked.sessions, is_verbose=asked.is_verbose)
     if is_json:
-        document = diagnose.as_dict(trace, diagnosis, names, sessions)
-        show_json(document | {"fail_on": list(fail_on), "failed": failed})
-    elif names:
-        show(diagnose.sections_by(trace, diagnosis, names, Choice(top, sessions)))
-    elif is_short:
-        show(diagnose.lines_of_sessions(diagnosis, Shown(trace, diagnosis, Choice(top, sessions))))
+        document = diagnose.as_dict(trace, diagnosis, asked.names, asked.sessions)
+        document |= {"fail_on": list(asked.fail_on), "failed": failed}
+    elif asked.names:
+        show(diagnose.sections_by(trace, diagnosis, asked.names, choice))
+    elif asked.is_short:
+        show(diagnose.lines_of_sessions(diagnosis, Shown(trace, diagnosis, choice)))
     else:
-        show(diagnose.sections(trace, diagnosis, Choice(top, sessions, is_verbose=is_verbose)))
-    if failed:
-        raise click.exceptions.Exit(EXIT_FINDING)
+        show(diagnose.sections(trace, diagnosis, choice))
+    return _End(EXIT_FINDING if failed else 0 if part.has_iscsi(trace) else EXIT_NO_ISCSI, document)

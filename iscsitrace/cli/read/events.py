@@ -78,3 +78,4 @@ def command(
             click.echo(line, nl=False)
     else:
         show(events.sections(trace, picked, is_absolute=is_absolute, has_every=has_every))
+    capture_input.end(trace)

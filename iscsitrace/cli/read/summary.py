@@ -58,9 +58,11 @@ def command(
         if link_bps is not None or baselines:
             raise click.UsageError("--link-rate and --socket compare sessions: use them without --by, or with --json")
         show(summary.sections_by(trace, names, top))
+        capture_input.end(trace)
         return
     document = summary.as_dict(trace, names, yardsticks(link_bps, baselines))
     if is_json:
         show_json(document)
     else:
         show(summary.sections(document, top, is_verbose=is_verbose))
+    capture_input.end(trace)

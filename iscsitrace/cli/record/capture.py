@@ -38,7 +38,12 @@ EXIT_LOSS = 1
 )
 @click.option("--force", "is_forced", is_flag=True, help="Overwrite files that exist.")
 @click.option("-f", "capture_filter", metavar="FILTER", help="libpcap filter (TCP ports 3260 and 860, tagged or not).")
-@click.option("--learn", "is_learning", is_flag=True, help="Find iSCSI on other ports by content, repeatedly.")
+@click.option(
+    "--learn/--no-learn",
+    "is_learning",
+    default=None,
+    help="Find iSCSI on other ports by content, repeatedly (unless -f, -r or dumpcap is used).",
+)
 @click.option("--learn-every", type=Duration(), default="30s", show_default=True, help="Interval of --learn.")
 @click.option(
     "-s",
@@ -103,7 +108,7 @@ def command(
     path: str | None,
     is_forced: bool,
     capture_filter: str | None,
-    is_learning: bool,
+    is_learning: bool | None,
     learn_every: int,
     snaplen: str | None,
     buffer_mib: int,
@@ -126,6 +131,9 @@ def command(
 ) -> None:
     """Capture iSCSI into pcapng files until Ctrl-C, SIGTERM or a limit. The last line counts packets seen, written and
     dropped; exit code 1 when packets were dropped.
+
+    TCP ports 3260 and 860 are captured from the start; other ports once iSCSI is found there, because a file has
+    nothing but iSCSI. The first line names what is captured. A second one says why, if nothing is seen in 5 s.
 
     Only their owner may read the files, also while they grow. Several -i write into the same file. -b names files as
     dumpcap does: NAME_00001_20261121190000.pcapng. Files of earlier captures of the same NAME belong to the ring.
@@ -194,9 +202,11 @@ def command(
         settings["trigger"] = {"condition": trigger, **memory}
     if tcp_info_every is not None:
         settings["tcp_info_every_ns"] = tcp_info_every
-    if is_learning:
-        settings["learn"] = {"look_ns": 3 * TIMES["s"], "every_ns": learn_every}
-    outcome = _captured(settings, sources, target, earlier, dumpcap, is_quiet=is_quiet)
+    learn = {"learn": {"look_ns": 3 * TIMES["s"], "every_ns": learn_every}}
+    # dumpcap cannot look for portals: it refuses where that was asked for
+    settings |= learn if is_learning else {}
+    unless_dumpcap = learn if is_learning is None and capture_filter is None else {}
+    outcome = _captured(settings, sources, target, earlier, dumpcap, is_quiet=is_quiet, unless_dumpcap=unless_dumpcap)
     if is_json:
         show_json({"schema": SCHEMA_VERSION, **outcome})
     click.get_current_context().exit(_exit_code(outcome))
@@ -210,6 +220,7 @@ def _captured(
     dumpcap: str,
     *,
     is_quiet: bool,
+    unless_dumpcap: dict[str, Any],
 ) -> dict[str, Any]:
     from iscsitrace.cli.record.capture_progress import CaptureCaller
     from iscsitrace.recording import capture
@@ -223,7 +234,13 @@ def _captured(
                 outcome = capture.replay(sources, settings, caller)
             else:
                 names = [interface["name"] for interface in settings["interfaces"]]
-                outcome = capture_by(dumpcap, names, lambda helper: capture.run({**settings, "helper": helper}, caller))
+
+                def run(helper: str | None) -> dict[str, Any]:
+                    chosen = {**settings, "helper": helper, **(unless_dumpcap if helper is None else {})}
+                    caller.listen(names, settings["interfaces"][0]["filter"], is_learning="learn" in chosen)
+                    return capture.run(chosen, caller)
+
+                outcome = capture_by(dumpcap, names, run)
         finally:
             caller.end()
         _show_end(outcome, caller, is_quiet=is_quiet)

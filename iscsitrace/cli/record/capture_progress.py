@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import click
 from iscsitrace.cli.record.service_manager import ServiceManager
 from iscsitrace.cli.stop_signals import StopWish
 from iscsitrace.recording.file_names import numbered
+from iscsitrace.recording.silence import Silence, listening
 from iscsitrace.show.line import say
 from iscsitrace.wording.amounts import count
 from iscsitrace.wording.quantities import SIZES
@@ -35,6 +37,13 @@ class CaptureCaller:
         self._second = 0
         self._slow_lines = 0
         self._manager = ServiceManager()
+        self._listening = ""
+        self._silence: Silence | None = None
+
+    def listen(self, names: Sequence[str], capture_filter: str | None, *, is_learning: bool) -> None:
+        """What is captured from interfaces: to be said once they are open, and when nothing arrives."""
+        self._listening = listening(names, capture_filter, is_learning=is_learning)
+        self._silence = Silence(names, capture_filter, is_learning=is_learning)
 
     def watch(self, progress_json: str) -> bool:
         """Print the events; return whether to stop."""
@@ -42,6 +51,10 @@ class CaptureCaller:
         progress = json.loads(progress_json)
         for event in progress["events"]:
             self._tell(event)
+        if self._silence and not self._is_quiet:
+            seen = max(progress["seen_count"], progress["written_count"])
+            if line := self._silence.line(seen, has_iscsi=seen > 0):
+                self.say(line)
         if self._line and time.monotonic() - self._drawn_s >= _DRAWN_EVERY_S:
             self._drawn_s = time.monotonic()
             self._is_drawn = True
@@ -82,6 +95,9 @@ class CaptureCaller:
             return
         elif kind == "file":
             self.say(f"writing {'standard output' if event['path'] == '-' else event['path']}")
+            if self._listening:
+                self.say(self._listening)
+                self._listening = ""
         elif kind == "portals":
             self.say(f"found iSCSI at {', '.join(event['portals'])}; capture filter now: {event['filter']}")
         elif kind == "slow":

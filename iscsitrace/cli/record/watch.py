@@ -23,10 +23,11 @@ from iscsitrace.show.terminal import show, show_line
 from iscsitrace.wording.quantities import TIMES, parse_endpoint
 
 if TYPE_CHECKING:
+    from iscsitrace.recording.silence import Silence
     from iscsitrace.watch.exposition import Exposition
     from iscsitrace.watch.server import MetricsServer
     from iscsitrace.watch.source import Watched
-    from iscsitrace.watch.watcher import Watcher
+    from iscsitrace.watch.watcher import Report, Watcher
 
 EXIT_LOSS = 1
 _SECOND_NS = 10**9
@@ -108,6 +109,7 @@ def command(
     The totals at the end equal those of summary for the same packets. Ctrl-C stops the capture and prints the totals.
     Exit code 1 when packets were lost: dropped by the capture, or left out because the view could not keep up.
     """
+    from iscsitrace.recording.silence import Silence, listening
     from iscsitrace.tables.live_pass import Settings
     from iscsitrace.watch.source import open_source
     from iscsitrace.watch.watcher import Watcher
@@ -128,12 +130,16 @@ def command(
         *(["-s", str(snaplen)] if snaplen else []),
         *(["-B", str(buffer_mib)] if buffer_mib else []),
     ]
+    is_learning = capture_filter is None and not _is_by_dumpcap(source)
     manager = ServiceManager()
     confine = _confining([] if prometheus is None else [prometheus[1]])
     with open_source(source, settings, capture_options=capture_options, confine=confine) as watched:
         watcher = Watcher(watched.live, has_findings=not (no_findings or no_dynamics))
         exposition, server = _serve(prometheus, web_config)
-        view = _Show(watcher, watched, source, exposition, manager, duration_s)
+        names = [source] if watched.is_interface else []
+        silence = Silence(names, capture_filter, is_learning=is_learning)
+        heading = listening(names, capture_filter, is_learning=is_learning) if names else source
+        view = _Show(watcher, watched, heading, exposition, manager, duration_s, silence)
         try:
             if no_follow:
                 watched.live.stop()
@@ -163,6 +169,15 @@ def command(
         say(f"iscsitrace: {source} was {watcher.live.change} while it was read: reading stopped", err=True)
     if _has_lost(document) or watcher.live.change:
         raise click.exceptions.Exit(EXIT_LOSS)
+
+
+def _is_by_dumpcap(source: str) -> bool:
+    """Whether dumpcap captures on an interface, for lack of permission; it cannot look for portals."""
+    if Path(source).exists() or source == "-":
+        return False
+    from iscsitrace.recording.dumpcap import interfaces_found
+
+    return any(each.is_by_dumpcap for each in interfaces_found() if each.name == source)
 
 
 def _confining(ports: list[int]) -> Callable[[Sequence[int]], None]:
@@ -209,14 +224,17 @@ class _Show:
         self,
         watcher: Watcher,
         watched: Watched,
-        source: str,
+        heading: str,
         exposition: Exposition | None,
         manager: ServiceManager,
         duration_s: float | None,
+        silence: Silence | None = None,
     ) -> None:
+        self._silence = silence
+        self._has_told = False
         self._watcher = watcher
         self._watched = watched
-        self._source = source
+        self._heading = heading
         self._exposition = exposition
         self._manager = manager
         self._duration_s = duration_s
@@ -232,6 +250,7 @@ class _Show:
                 report = self._watcher.step()
                 self._manager.alive()
                 if report:
+                    self._tell_input(report)
                     if self._exposition:
                         self._exposition.update(report, self._watcher)
                     if is_json:
@@ -244,18 +263,30 @@ class _Show:
                     is_stopping = True
                     self._watched.stop()
 
+    def _tell_input(self, report: Report) -> None:
+        """What is captured, and why nothing is seen, each once."""
+        if self._watched.is_interface and not self._has_told:
+            # it is open by now
+            self._has_told = True
+            say(f"iscsitrace: {self._heading}", err=True)
+        line = self._silence and self._silence.line(report.packet_count, has_iscsi=bool(report.connections))
+        if line:
+            say(f"iscsitrace: {line}", err=True)
+
     def on_screen(self) -> None:
         """The whole terminal."""
         from iscsitrace.watch.screen import WatchScreen
 
-        if self._source == "-":
+        if self._heading == "-":
             # the pipe has another descriptor by now: keys come from the terminal
             try:
                 os.dup2(os.open("/dev/tty", os.O_RDWR), sys.stdin.fileno())
             except OSError:
                 self.as_lines(is_json=False)
                 return
-        screen = WatchScreen(self._watcher, self._source, exposition=self._exposition, until_s=self._duration_s)
+        screen = WatchScreen(
+            self._watcher, self._heading, exposition=self._exposition, until_s=self._duration_s, silence=self._silence
+        )
         try:
             screen.run()
         finally:
