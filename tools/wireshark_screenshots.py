@@ -21,9 +21,13 @@ import iscsitrace
 from iscsitrace.show import sidecar
 
 WIDTH, HEIGHT = 1720, 900
+_PROGRAM = str(Path(sys.executable).parent / "iscsitrace")
 _SHOWN = "iscsi || iscsitrace.loss_class"
 _NO_CAPTURE = "The Wireshark Network Analyzer"
 # positions on the screen in this version of Wireshark
+_FIRST_ROW = (300, 150)
+# between the packet details and the bytes, and where it leaves room for a comment
+_SPLITTER = ((859, 600), (1690, 600))
 _DETAILS, _CYCLES_IN_MENU = (300, 508), (358, 330)
 _GEAR_OF_CAPTURE, _GEAR_OF_WAN = (213, 466), (213, 484)
 _SECOND_TAB = (123, 26)
@@ -83,6 +87,12 @@ class Display:
         """Clicks at a position."""
         self.run("xdotool", "mousemove", str(x), str(y))
         self.run("xdotool", "click", "--repeat", str(times), "--delay", "80", str(button))
+        time.sleep(0.5)
+
+    def drag(self, start: tuple[int, int], end: tuple[int, int]) -> None:
+        """Drags what is at a position to another one."""
+        self.run("xdotool", "mousemove", *map(str, start), "mousedown", "1")
+        self.run("xdotool", "mousemove", *map(str, end), "mouseup", "1")
         time.sleep(0.5)
 
     def away(self) -> None:
@@ -151,7 +161,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="iscsitrace-") as name:
         home = Path(name)
         with display(home) as shown:
-            program = str(Path(sys.executable).parent / "iscsitrace")
+            program = _PROGRAM
             run = home / "run"
             print(shown.run(program, *_RUN.split(), "--quiet", "-o", str(run)))
             print(shown.run(program, "export", "--sidecar", str(run / "initiator.pcapng")))
@@ -178,6 +188,7 @@ def _take(shown: Display, capture: Path, folder: Path) -> None:
         window = shown.window("iSCSI commands")
         shown.run("xdotool", "windowsize", "--sync", window, "1330", "400")
         shown.picture(folder / "wireshark-statistics.png", window)
+    _take_annotated(shown, capture, folder)
     with wireshark(shown, _NO_CAPTURE):
         shown.away()
         shown.picture(folder / "wireshark-interfaces.png", crop=f"{WIDTH}x500+0+110")
@@ -193,6 +204,19 @@ def _take(shown: Display, capture: Path, folder: Path) -> None:
         shown.window("iSCSI over a simulated WAN")
         shown.away()
         shown.picture(folder / "wireshark-live.png", crop=f"{WIDTH}x486+0+0")
+
+
+def _take_annotated(shown: Display, capture: Path, folder: Path) -> None:
+    """The frames that the diagnosis names, with the comment of the first."""
+    annotated = capture.with_name("annotated.pcapng")
+    shown.run(_PROGRAM, "export", "--annotate", str(annotated), str(capture))
+    with wireshark(shown, annotated.name, "-r", str(annotated), "-Y", "frame.comment"):
+        shown.click(*_FIRST_ROW)
+        shown.click(*_DETAILS)
+        shown.drag(*_SPLITTER)
+        shown.keys("Home", "Right", "Down")
+        shown.away()
+        shown.picture(folder / "wireshark-annotated.png", crop=f"{WIDTH}x640+0+0")
 
 
 def _example_frame(capture: Path) -> int:

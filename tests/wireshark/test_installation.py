@@ -55,6 +55,21 @@ def test_install_then_uninstall_leaves_nothing(folders: Folders, tmp_path: Path)
     assert installation.uninstall(folders) == []
 
 
+def test_the_installation_ends_with_what_to_click(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The button that it names is one of the profile."""
+    monkeypatch.setattr(personal_folders, "find", lambda: folders)
+    program = personal_folders.Program("wireshark", "/usr/bin/wireshark", "4.4.0")
+    monkeypatch.setattr(personal_folders, "programs", lambda: iter([program]))
+    monkeypatch.setattr(personal_folders, "is_loaded", lambda _: True)
+    result = CliRunner().invoke(main, ["wireshark", "install"])
+    assert result.exit_code == 0, result.output
+    steps = result.stdout.partition("\nnext\n")[2].splitlines()
+    assert [step[:2] for step in steps] == ["1.", "2.", "3.", "4."]
+    assert "Restart Wireshark" in steps[0]
+    assert '"TRUE","Diagnosis","frame.comment"' in (ROOT / "plugins" / "profile" / "dfilter_buttons").read_text()
+    assert steps[-1].endswith("then the button 'Diagnosis'.")
+
+
 def test_existing_folders_stay(folders: Folders, tmp_path: Path) -> None:
     folders.lua_plugins.mkdir(parents=True)
     (folders.configuration / "profiles").mkdir(parents=True)

@@ -47,6 +47,14 @@ from iscsitrace.show.line import say
     "window and cause of retransmission of each frame.",
 )
 @click.option(
+    "--annotate",
+    "annotated_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the capture as pcapng with comments instead of tables: of the frames that the diagnosis names, and a "
+    "summary in the capture's properties.",
+)
+@click.option(
     "--csv-safe",
     "is_neutral",
     is_flag=True,
@@ -60,11 +68,12 @@ def command(
     file_format: str | None,
     names: str | None,
     is_sidecar: bool,
+    annotated_path: Path | None,
     is_neutral: bool,
     has_packets: bool,
     force: bool,
 ) -> None:
-    """Write one file per table with every column, a sidecar for Wireshark, or a Perfetto trace.
+    """Write one file per table with every column, a sidecar for Wireshark, a Perfetto trace, or the capture with comments.
 
     `iscsitrace docs tables` describes the columns. Nulls are empty cells in CSV, times are int64 nanoseconds.
     Nothing is overwritten without --force.
@@ -76,6 +85,11 @@ def command(
         raise click.UsageError("--packets is for --format perfetto")
     if is_neutral and (is_sidecar or file_format not in (None, "csv")):
         raise click.UsageError("--csv-safe is for --format csv")
+    if annotated_path is not None:
+        if is_sidecar or directory is not None or names is not None or file_format is not None:
+            raise click.UsageError("--annotate names its file: omit -o, --sidecar, --tables and --format")
+        _export_annotated(capture_input, annotated_path, is_forced=force)
+        return
     if is_sidecar:
         if names is not None or file_format is not None:
             raise click.UsageError("--sidecar has a fixed format: omit --tables and --format")
@@ -160,6 +174,26 @@ def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: 
     with output_file.written_aside(path) as partial, partial.open("wb") as stream:
         count = sidecar.write(trace, stream, size)
     say(f"{path}: {count} frames")
+
+
+def _export_annotated(capture_input: CaptureInput, path: Path, *, is_forced: bool) -> None:
+    from iscsitrace import __version__
+    from iscsitrace.diagnosis.examination import examine
+    from iscsitrace.show import annotation, packet_comments
+    from iscsitrace.show import files as output_file
+
+    sources = capture_input.sources
+    if len(sources) != 1 or sources[0] == "-":
+        raise click.UsageError("--annotate takes one capture file (join several with mergecap)")
+    output_file.check(path, is_forced=is_forced, inputs=sources)
+    trace = capture_input.read(annotation.TABLES, written=[path.parent])
+    diagnosis = examine(trace.table, tap_of=trace.tap_of)
+    comments = annotation.of_frames(diagnosis)
+    made_by = f"iscsitrace {__version__}"
+    summary = annotation.of_capture(diagnosis, len(comments), made_by)
+    with output_file.written_aside(path) as partial, partial.open("wb") as stream:
+        count = packet_comments.copy(Path(sources[0]), stream, comments, summary, made_by)
+    say(f"{path}: {count:,} packets, {len(comments):,} of them with a comment (Wireshark's filter: frame.comment)")
 
 
 def _file_size(capture: Path) -> int:

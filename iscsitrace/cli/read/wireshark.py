@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -49,7 +49,7 @@ def install(force: bool, is_json: bool) -> None:
     _show_second_copies(folders)
     _show_unless_loaded(is_loaded)
     if "wireshark" in found:
-        show_line("restart Wireshark, then choose the profile iscsitrace (Edit, Configuration Profiles)")
+        _show_next_steps()
     elif found:
         show_line(f"Wireshark itself was not found, only {', '.join(found)}: tshark -C iscsitrace uses the profile")
     else:
@@ -121,6 +121,20 @@ def uninstall(force: bool, is_json: bool) -> None:
     if left:
         profile = folders.profiles / installation.PROFILE
         show_line(f"{profile} is kept: {', '.join(left)} in it is not from iscsitrace")
+
+
+_NEXT_STEPS: Final = (
+    "Restart Wireshark. Click 'Profile' at the right end of the status bar, and choose iscsitrace.",
+    "Open a capture. The buttons to the right of the display filter show slow and failed commands.",
+    "Click 'Statistics', 'iSCSI commands' for latencies; 'Tools', 'iscsitrace' to diagnose the open capture.",
+    "Comments at the frames to look at: iscsitrace export --annotate OUT.pcapng CAPTURE, then the button 'Diagnosis'.",
+)
+
+
+def _show_next_steps() -> None:
+    show_heading("next")
+    for number, step in enumerate(_NEXT_STEPS, 1):
+        show_line(f"{number}. {step}")
 
 
 def _show_results(results: list[Result]) -> None:
