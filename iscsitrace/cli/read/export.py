@@ -73,7 +73,8 @@ def command(
     has_packets: bool,
     force: bool,
 ) -> None:
-    """Write one file per table with every column, a sidecar for Wireshark, a Perfetto trace, or the capture with comments.
+    """Write one file per table with every column, a sidecar for Wireshark, a Perfetto trace, or the capture with
+    comments.
 
     `iscsitrace docs tables` describes the columns. Nulls are empty cells in CSV, times are int64 nanoseconds.
     Nothing is overwritten without --force.
