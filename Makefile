@@ -209,7 +209,7 @@ docs: build/ready.stamp ## write the generated pages and images in docs/
 	$(BIN)/python -m tools.notebook
 	$(BIN)/python -m tools.plots
 
-# a dead link or anchor is an error; the theme's advertisement for its successor is none of the chore
+# a dead link or anchor is an error; the variable turns off the theme's notice about its successor
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 site: build/ready.stamp ## build the docs site into build/site, with all links and anchors checked
 	$(SITE)
