@@ -99,8 +99,8 @@ class Trace(passes.Trace):
 
         `iscsitrace docs plots` shows the kinds.
 
-        ``by`` is what ``latency`` and ``budget`` tell commands apart by: ``lun``, ``operation`` or ``session``. Tables
-        that are lacking are read from the captures again. InputInvalid where there is nothing to draw.
+        ``by`` is what ``latency`` and ``time_breakdown`` tell commands apart by: ``lun``, ``operation`` or ``session``.
+        Tables that are lacking are read from the captures again. InputInvalid where there is nothing to draw.
         """
         from iscsitrace.notebook import methods
 

@@ -155,7 +155,7 @@ def plot(trace: Trace, kind: str, by: str | None, **zoom: Any) -> Picture:
     found = kinds.load(kind)
     if by is not None and not (found.is_told_apart and by in groups.TITLES):
         raise InputInvalid(
-            f"{kind} cannot group commands by {by}; latency and budget can, by {', '.join(groups.TITLES)}"
+            f"{kind} cannot group commands by {by}; latency and time_breakdown can, by {', '.join(groups.TITLES)}"
         )
     asked = Zoom(**zoom)
     whole = trace.with_tables((*found.tables, *(found.zoomed_tables if asked.has_times else ())))

@@ -106,8 +106,8 @@ def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
         (["cycles", "-o", "no/folder/a.png", READ], "cannot write no/folder/a.png"),
         (["cycles", "-o", "x" * 300 + ".png", READ], "File name too long"),
         (["pie", "-o", "a.png", READ], "pie"),
-        (["cycles", "--top", "3", "-o", "a.png", READ], "--top is for budget, rtt, streams"),
-        (["streams", "--by", "lun", "-o", "a.png", READ], "--by is for budget, latency"),
+        (["cycles", "--top", "3", "-o", "a.png", READ], "--top is for rtt, streams, time_breakdown"),
+        (["streams", "--by", "lun", "-o", "a.png", READ], "--by is for latency, time_breakdown"),
         (["cycles", "--width", "2", "-o", "a.png", READ], "3<=x<=30"),
         (["cycles", "--dpi", "1000", "-o", "a.png", READ], "30<=x<=600"),
         (["streams", "--top", "9", "-o", "a.png", READ], "1<=x<=8"),
@@ -132,13 +132,16 @@ def test_errors_are_one_line_and_exit_code_2(tmp_path: Path, arguments: list[obj
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("kind", ["streams", "budget"])
+@pytest.mark.parametrize("kind", ["streams", "time_breakdown"])
 def test_top_limits_what_is_drawn_each_for_itself(tmp_path: Path, kind: str) -> None:
     def drawn(name: str, *options: str) -> str:
         assert plot(tmp_path, kind, "-o", name, *options, TWO).returncode == 0
         return (tmp_path / name).read_text()
 
-    note = {"streams": "1 of 2 connections with data are drawn", "budget": "totals of 1 of 3 sessions and connections"}
+    note = {
+        "streams": "1 of 2 connections with data are drawn",
+        "time_breakdown": "totals of 1 of 3 sessions and connections",
+    }
     assert note[kind] in drawn("few.svg", "--top", "1")
     assert note[kind] not in drawn("all.svg")
 
@@ -153,7 +156,7 @@ def test_a_picture_has_the_size_that_is_asked_for(tmp_path: Path) -> None:
     assert 'width="576pt" height="360pt"' in (tmp_path / "a.svg").read_text()
 
 
-@pytest.mark.parametrize("kind", ["latency", "budget"])
+@pytest.mark.parametrize("kind", ["latency", "time_breakdown"])
 @pytest.mark.parametrize(("by", "label"), [("lun", "LUN 0"), ("operation", "write"), ("session", "session 0")])
 def test_commands_are_told_apart_by_what_is_asked_for(tmp_path: Path, kind: str, by: str, label: str) -> None:
     result = plot(tmp_path, kind, "--by", by, "-o", "a.svg", TWO)
@@ -252,3 +255,14 @@ def test_the_xplot_file_equals_tcptraces(tmp_path: Path, tcptrace: xplot_file.Xp
     assert bars(ours, 0) == bars(tcptrace, 1)
     assert len(letters(tcptrace, 1)) > 30
     assert letters(ours, 0) == letters(tcptrace, 1)
+
+
+def test_a_kind_by_its_old_name_is_drawn_with_a_note(tmp_path: Path) -> None:
+    drawn = [tmp_path / "new.svg", tmp_path / "old.svg"]
+    results = [
+        CliRunner().invoke(main, ["plot", name, "-o", str(path), str(READ)])
+        for name, path in zip(("time_breakdown", "budget"), drawn, strict=True)
+    ]
+    assert [each.exit_code for each in results] == [0, 0]
+    assert results[1].stderr == "iscsitrace: plot budget is now plot time_breakdown\n"
+    assert drawn[0].read_bytes() == drawn[1].read_bytes()

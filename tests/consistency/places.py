@@ -21,7 +21,7 @@ from iscsitrace.fit.regression import fit
 from iscsitrace.fit.steady import survey
 from iscsitrace.fleet import top
 from iscsitrace.measure.budget import PARTS
-from iscsitrace.plots.kinds import budget
+from iscsitrace.plots.kinds import time_breakdown
 from iscsitrace.plots.view import View
 from iscsitrace.relate.loads import Loads
 from iscsitrace.report import captures
@@ -287,7 +287,7 @@ def of_fit(trace: Trace, document: Documents) -> Iterator[Said]:
 
 
 def of_plot(trace: Trace) -> Iterator[Said]:
-    """``plot budget`` of all time."""
+    """``plot time_breakdown`` of all time."""
     shown = tuple(row["connection"] for row in trace.connections.rows() if row["is_iscsi"])
     rows = trace.budget
     if not len(rows):
@@ -295,7 +295,7 @@ def of_plot(trace: Trace) -> Iterator[Said]:
     first, last = int(rows.raw("time_first_ns").min()), int(rows.raw("time_last_ns").max())
     with suppress(InputInvalid):
         view = View(first, first, last, shown)
-        curves = budget.compute(rows, trace.cycles, np.array([first, last]), view, top=len(shown) + 1)
+        curves = time_breakdown.compute(rows, trace.cycles, np.array([first, last]), view, top=len(shown) + 1)
         for name, totals in curves.totals_ns.items():
             for part, amount in zip(PARTS, totals.tolist(), strict=True):
-                yield from exact(f"time: {part}", name, amount, "plot budget", "ns")
+                yield from exact(f"time: {part}", name, amount, "plot time_breakdown", "ns")

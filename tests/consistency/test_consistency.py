@@ -67,7 +67,7 @@ def test_the_outputs_that_are_compared_say_much() -> None:
     said = list(places.everything(trace, *places.diagnosed(trace)))
     assert {
         "diagnose --json", "diagnose", "diagnose -v", "summary --json", "report", "report, gains", "diff",
-        "diff --json", "model fit", "plot budget", "headline in JSON", "finding receive_window_small in JSON",
+        "diff --json", "model fit", "plot time_breakdown", "headline in JSON", "finding receive_window_small in JSON",
     } <= {each.place for each in said}  # fmt: skip
     several = Counter(name for name, _ in {(each.name, each.place) for each in said})
     parts = ("receive_window", "congestion_window", "propagation", "target_service")

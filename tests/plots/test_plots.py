@@ -20,13 +20,13 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import decimation, footer, ladder_columns, scales, style, subject, view
 from iscsitrace.plots import ladder_columns as ladder_curves
 from iscsitrace.plots.decimation import Detail
-from iscsitrace.plots.kinds import budget, cycles, ladder, latency, sequence, streams, throughput, window
-from iscsitrace.plots.kinds import budget as budget_curves
+from iscsitrace.plots.kinds import cycles, ladder, latency, sequence, streams, throughput, time_breakdown, window
 from iscsitrace.plots.kinds import cycles as cycle_curves
 from iscsitrace.plots.kinds import latency as latency_curves
 from iscsitrace.plots.kinds import sequence as sequence_curves
 from iscsitrace.plots.kinds import streams as stream_curves
 from iscsitrace.plots.kinds import throughput as throughput_curves
+from iscsitrace.plots.kinds import time_breakdown as budget_curves
 from iscsitrace.plots.kinds import window as window_curves
 from iscsitrace.plots.marks import Bars, Line, Spans
 from iscsitrace.plots.view import View, Zoom
@@ -281,7 +281,7 @@ EVERY: dict[str, tuple[Any, Callable[[], Any]]] = {
     "cycles": (cycles, waterfall_of),
     "latency": (latency, latency_of),
     "throughput": (throughput, throughput_of),
-    "budget": (budget, budget_of),
+    "time_breakdown": (time_breakdown, budget_of),
     "streams": (streams, streams_of),
 }
 
@@ -694,12 +694,12 @@ def test_mean_and_max_against_counting_instants() -> None:
 def test_the_parts_of_the_breakdown_stack_to_all_of_the_time() -> None:
     found = budget_of()
     assert found.shares.sum(axis=0) == pytest.approx([1, 1, 1])
-    over_time, totals = drawn(budget, found).axes
+    over_time, totals = drawn(time_breakdown, found).axes
     assert over_time.get_ylabel() == "% of I/O time"
     widths = [patch.get_width() for container in totals.containers for patch in container]
     assert widths == pytest.approx([4 / 37 * 100, 8 / 37 * 100, 2 / 37 * 100, 23 / 37 * 100])
     assert [label.get_text() for label in totals.get_yticklabels()] == ["connection 1\n37 ms"]
-    assert budget.title(found) == "Time breakdown of connection 1"
+    assert time_breakdown.title(found) == "Time breakdown of connection 1"
 
 
 def test_the_breakdown_by_place_is_below_that_by_cause() -> None:
@@ -711,7 +711,7 @@ def test_the_breakdown_by_place_is_below_that_by_cause() -> None:
     view_of_all = View(0, 0, 60 * MS, (1,))
     found = budget_curves.compute(table("budget", *rows), table("cycles"), edges, view_of_all, verdicts)
     assert [each.session for each in found.places] == [0]
-    figure = drawn(budget, found)
+    figure = drawn(time_breakdown, found)
     _, totals = figure.axes
     bars_below = [
         patch for patch in totals.patches if isinstance(patch, Rectangle) and round(patch.get_y() + 0.375) == 1
@@ -721,7 +721,9 @@ def test_the_breakdown_by_place_is_below_that_by_cause() -> None:
     ]
     assert [label.get_text() for label in totals.get_yticklabels()] == ["connection 1\n37 ms", "session 0\nby place"]
     assert {"network 75 %", "target 20 %"} <= set(texts(figure))
-    assert budget.notes(found)[0].startswith("session 0 by place: network 75 %, target 20 %, initiator's host 5 % of")
+    assert time_breakdown.notes(found)[0].startswith(
+        "session 0 by place: network 75 %, target 20 %, initiator's host 5 % of"
+    )
     assert "62 %" in [text.get_text() for text in totals.texts]
 
 

@@ -10,7 +10,7 @@ import pytest
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import ladder_columns as ladder
 from iscsitrace.plots.groups import Groups
-from iscsitrace.plots.kinds import budget, cycles, streams
+from iscsitrace.plots.kinds import cycles, streams, time_breakdown
 from iscsitrace.plots.view import View
 from iscsitrace.tables.schema import CATEGORIES
 from tests.support.streams_by_hand import SECOND, Work
@@ -184,7 +184,7 @@ def test_the_totals_of_eight_scopes_are_drawn() -> None:
         for number in range(9)
     ]
     view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=tuple(range(9)))
-    drawn = budget.compute(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view)
+    drawn = time_breakdown.compute(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view)
     assert list(drawn.totals_ns) == [f"connection {number}" for number in range(8)]
     assert (drawn.scope_count, drawn.added) == (9, "9 sessions, added up")
 
@@ -202,7 +202,7 @@ def test_of_more_than_eight_scopes_those_with_the_longest_waits_are_drawn() -> N
         for number in range(10)
     ]
     view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=tuple(range(10)))
-    drawn = budget.compute(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view)
+    drawn = time_breakdown.compute(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view)
     assert list(drawn.totals_ns) == [f"connection {number}" for number in range(8, 0, -1)]
     assert drawn.scope_count == 10
 
@@ -213,7 +213,10 @@ def test_connections_of_one_session_are_named_as_it() -> None:
         for number in (0, 1)
     ]
     view = View(origin_ns=0, start_ns=0, end_ns=10 * MS, connections=(0, 1))
-    assert budget.compute(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view).added == "session 3"
+    assert (
+        time_breakdown.compute(table("budget", *rows), table("cycles"), np.array([0, 10 * MS]), view).added
+        == "session 3"
+    )
 
 
 # --- streams
@@ -375,7 +378,7 @@ BUDGET = [
 
 def test_shares_add_up_the_sessions_of_a_view() -> None:
     edges, both = np.array([0, 20, 40, 60]), View(0, 0, 60, (0, 1))
-    found = budget.compute(table("budget", *BUDGET), table("cycles"), edges, both)
+    found = time_breakdown.compute(table("budget", *BUDGET), table("cycles"), edges, both)
     by_part = {
         part: shares.tolist()
         for part, shares in zip(CATEGORIES["budget_part"], found.shares, strict=True)
@@ -388,37 +391,37 @@ def test_shares_add_up_the_sessions_of_a_view() -> None:
         "target_service": [10 / 30, 0, 0],
     }
     assert (found.added, found.scope_count) == ("2 sessions, added up", 2)
-    alone = budget.compute(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60, (1,)))
+    alone = time_breakdown.compute(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60, (1,)))
     assert (alone.added, list(alone.totals_ns)) == ("", ["connection 1"])
     assert alone.totals_ns["connection 1"].sum() == 30
 
 
 def test_idle_is_what_is_not_transfer_of_the_measured_time() -> None:
     edges = np.array([0, 20, 40, 60])
-    found = budget.idle_share(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60, (1,)))
+    found = time_breakdown.idle_share(table("budget", *BUDGET), table("cycles"), edges, View(0, 0, 60, (1,)))
     assert found is not None
     np.testing.assert_array_equal(found, [1, 0, np.nan])
-    assert budget.idle_share(table("budget"), table("cycles"), edges, View(0, 0, 60, (1,))) is None
+    assert time_breakdown.idle_share(table("budget"), table("cycles"), edges, View(0, 0, 60, (1,))) is None
 
 
 def test_a_bin_of_one_nanosecond_has_its_share() -> None:
     edges, first = np.array([0, 1]), View(0, 0, 1, (0,))
-    idle = budget.idle_share(table("budget", *BUDGET), table("cycles"), edges, first)
+    idle = time_breakdown.idle_share(table("budget", *BUDGET), table("cycles"), edges, first)
     assert idle is not None
     assert idle.tolist() == [0]
-    shares = budget.compute(table("budget", *BUDGET), table("cycles"), edges, first).shares
+    shares = time_breakdown.compute(table("budget", *BUDGET), table("cycles"), edges, first).shares
     assert shares[CATEGORIES["budget_part"].index("transfer")].tolist() == [1]
 
 
 def test_a_session_of_several_connections_has_a_total_of_its_own() -> None:
     rows = [stretch(0, None, 0, 10, "transfer"), stretch(0, 0, 0, 10, "transfer"), stretch(0, 1, 5, 10, "propagation")]
-    found = budget.compute(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0, 1)))
+    found = time_breakdown.compute(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0, 1)))
     assert {name: int(totals.sum()) for name, totals in found.totals_ns.items()} == {
         "session 0": 10,
         "connection 0": 10,
         "connection 1": 5,
     }
-    alone = budget.compute(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0,)))
+    alone = time_breakdown.compute(table("budget", *rows), table("cycles"), np.array([0, 10]), View(0, 0, 10, (0,)))
     assert list(alone.totals_ns) == ["connection 0"]
 
 
@@ -440,7 +443,7 @@ def test_the_time_of_a_lun_is_that_with_its_commands_in_flight() -> None:
     told = Groups("lun", ["LUN 0", "LUN 1"], np.array([0, 0, 0, 1, 0, 0]))
     ends_ns = np.array([6, 12, 36, 30, 40, 20])
     view = View(0, 2, 40, (0, 1))
-    found = budget.compute(table("budget", *rows), commands, np.array([2, 40]), view, told=(told, ends_ns))
+    found = time_breakdown.compute(table("budget", *rows), commands, np.array([2, 40]), view, told=(told, ends_ns))
     parts = {
         name: {CATEGORIES["budget_part"][part]: int(ns) for part, ns in enumerate(totals) if ns}
         for name, totals in found.totals_ns.items()
@@ -451,5 +454,7 @@ def test_the_time_of_a_lun_is_that_with_its_commands_in_flight() -> None:
         # from 8 to 30
         "LUN 1": {"transfer": 2, "target_service": 20},
     }
-    assert budget.title(found) == "Time breakdown of 2 sessions, added up, by LUN"
-    assert any("counts for each of them: iscsitrace plot latency --by lun" in note for note in budget.notes(found))
+    assert time_breakdown.title(found) == "Time breakdown of 2 sessions, added up, by LUN"
+    assert any(
+        "counts for each of them: iscsitrace plot latency --by lun" in note for note in time_breakdown.notes(found)
+    )

@@ -11,7 +11,7 @@ import pytest
 import iscsitrace
 from iscsitrace.lab import simulation
 from iscsitrace.plots import steps, view
-from iscsitrace.plots.kinds import budget, throughput
+from iscsitrace.plots.kinds import throughput, time_breakdown
 from iscsitrace.plots.marks import Spans
 from iscsitrace.plots.view import View, Zoom
 from tests.support.tables_by_hand import table
@@ -194,7 +194,7 @@ def test_steady_commands_are_a_flat_curve(
     assert variation(found.queue_depth_mean) < 0.01
     # the payload of all commands, less what headers add
     assert (getattr(found, name) * np.diff(edges) / 1e9).sum() == pytest.approx(block_bytes * count, rel=0.02)
-    for shares in budget.compute(trace.budget, trace.cycles, edges, seen).shares:
+    for shares in time_breakdown.compute(trace.budget, trace.cycles, edges, seen).shares:
         assert shares[60:-10].std() < 0.01
     # the same without commands: the control that these settings do beat with the steps
     blind = throughput.compute(trace.segments, trace.cycles.select([]), trace.budget, edges, seen)

@@ -52,6 +52,17 @@ class Cycles(Quantity):
         return range(int(first), int(last if dash else first) + 1)
 
 
+class _KindName(click.Choice[str]):
+    """The name of a kind; an old one is accepted with a note."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The name; a usage error for another one."""
+        new = kinds.OLD_NAMES.get(value, value)
+        if new != value:
+            say(f"iscsitrace: plot {value} is now plot {new}", err=True)
+        return super().convert(new, param, ctx)
+
+
 class PlotCommand(SectionedCommand):
     """A command whose help lists the kinds of plots."""
 
@@ -66,7 +77,7 @@ class PlotCommand(SectionedCommand):
     cls=PlotCommand,
     epilog="Example:  iscsitrace plot sequence --cycle 37 -o slow-read.png capture.pcapng",
 )
-@click.argument("kind", type=click.Choice(kinds.NAMES))
+@click.argument("kind", type=_KindName(kinds.NAMES))
 @takes_captures
 @click.option(
     "-o",
@@ -95,13 +106,13 @@ class PlotCommand(SectionedCommand):
     "--top",
     type=click.IntRange(1, _TOP_MAX),
     metavar="COUNT",
-    help="Connections (streams, rtt), or sessions and connections (budget), drawn one by one, the worst first. "
+    help="Connections (streams, rtt), or sessions and connections (time_breakdown), drawn one by one, the worst first. "
     f"Default: {_TOP_MAX}, the most.",
 )
 @click.option(
     "--by",
     type=click.Choice(_BY),
-    help="How commands are grouped (latency, budget). Default: operation (latency), session and connection (budget).",
+    help="How commands are grouped. Default: operation (latency), session and connection (time_breakdown).",
 )
 @click.option("--width", "width_in", type=_SIDE_IN, metavar="INCHES", help="Width of the picture. Default: 11.")
 @click.option(

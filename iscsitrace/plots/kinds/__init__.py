@@ -18,11 +18,13 @@ _FILES: Final = sorted(
     key=lambda file: file.name,
 )
 NAMES: Final = tuple(file.name.removesuffix(".py") for file in _FILES)
+OLD_NAMES: Final = {"budget": "time_breakdown"}
+"""Kinds by their old names, which are accepted."""
 
 
 def load(name: str) -> Kind[Any]:
     """The kind of this name; imports matplotlib."""
-    found: Kind[Any] = import_module(f"{__name__}.{name}").KIND
+    found: Kind[Any] = import_module(f"{__name__}.{OLD_NAMES.get(name, name)}").KIND
     return found
 
 

@@ -13,7 +13,7 @@ from iscsitrace.measure import waits
 from iscsitrace.plots import steps, style
 from iscsitrace.plots.decimation import Detail, chunks
 from iscsitrace.plots.kind import Kind, whole_session, with_events
-from iscsitrace.plots.kinds.budget import idle_share
+from iscsitrace.plots.kinds.time_breakdown import idle_share
 from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, step_note
 from iscsitrace.plots.view import View, picked_cycles
