@@ -59,7 +59,7 @@ SLOW = (
     "export --format perfetto -o OUTPUT.trace CAPTURE",
 )
 _SLOW_SHARE = 0.15
-_EXIT_CODES = (0, 1, 2)
+_EXIT_CODES = (0, 1, 2, 4)
 _ENDINGS = {".png": b"IEND\xaeB`\x82", ".svg": b"</svg>\n", ".html": b"</html>"}
 
 
