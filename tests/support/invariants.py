@@ -98,7 +98,7 @@ class Bounds:
             min(times, default=0),
             max(times, default=0),
             trace.packet_count + left_out + _numbered_blocks(capture),
-            "time_runs_backwards" in counts,
+            bool({"time_runs_backwards", "packets_disordered"} & counts.keys()),
         )
 
 

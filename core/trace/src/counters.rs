@@ -74,8 +74,11 @@ counters! {
         "packets that the capture tool reports as dropped (pcapng interface statistics)",
         "Capture with a larger buffer (-B), a snaplen (-s 256) or a filter (-f 'port 3260').";
     TimeRunsBackwards, "time_runs_backwards", Warning,
-        "packets with an earlier time stamp than the packet before them",
-        "Usual with several capture queues. If files were read in the wrong order, name them in time order.";
+        "packets with a time stamp more than a second earlier than the packet before them",
+        "The clock was set back, or files were read in the wrong order: name them in time order.";
+    PacketsDisordered, "packets_disordered", Info,
+        "packets with a time stamp up to a second earlier than the packet before them",
+        "Usual with several interfaces or capture queues. reordercap puts them in order.";
     TimeImplausible, "time_implausible", DataLoss,
         "packets with an impossible time stamp, before 1970 or after 2106; left out of every result",
         "The file is damaged, or its time resolution (if_tsresol) or offset (if_tsoffset) is wrong. See editcap -t.";

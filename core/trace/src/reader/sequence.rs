@@ -24,6 +24,9 @@ use super::info::CaptureInfo;
 use super::record::{Packet, Record};
 use crate::counters::{Counter, Counters};
 
+/// Packets of several interfaces or capture queues are stored in turn: their times differ by less than this.
+const QUEUES_APART_NS: i64 = 1_000_000_000;
+
 /// Where the bytes of one capture come from.
 pub enum Input {
     /// A file, or another path that can be opened.
@@ -262,7 +265,9 @@ impl Sequence {
         };
         let Some(record) = record else { return Ok(None) };
         if record.time_ns < self.last_time_ns {
-            counters.add(Counter::TimeRunsBackwards, None, current.frame);
+            let is_far = self.last_time_ns.saturating_sub(record.time_ns) > QUEUES_APART_NS;
+            let counter = if is_far { Counter::TimeRunsBackwards } else { Counter::PacketsDisordered };
+            counters.add(counter, None, current.frame);
         }
         self.last_time_ns = record.time_ns;
         Ok(Some(record))

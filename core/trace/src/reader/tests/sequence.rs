@@ -57,7 +57,7 @@ fn files_are_one_stream_in_order_of_time() {
     let (frames, names, counters) = frames(vec![late, early, none, middle]);
     assert_eq!(frames, [(1, 10), (2, 20), (3, 15), (4, 30), (5, 50), (6, 60)]);
     assert_eq!(names, ["c-none", "b-early", "d-middle", "a-late"]);
-    assert_eq!(counters.total(Counter::TimeRunsBackwards), 1);
+    assert_eq!(counters.total(Counter::PacketsDisordered), 1);
 }
 
 #[test]
@@ -69,6 +69,16 @@ fn inputs_that_can_be_read_once_keep_their_position() {
     let (frames, names, counters) = frames(vec![reader, folder.file("file", &[30])]);
     assert_eq!(frames, [(1, 40), (2, 30)]);
     assert_eq!(names, ["pipe", "file"]);
+    assert_eq!(counters.total(Counter::PacketsDisordered), 1);
+}
+
+#[test]
+fn a_clock_that_is_set_back_is_told_from_queues_that_are_read_in_turn() {
+    const SECOND_NS: i64 = 1_000_000_000;
+    let folder = Folder::new("clock");
+    let file = folder.file("a", &[5 * SECOND_NS, 4 * SECOND_NS, 4 * SECOND_NS, 3 * SECOND_NS - 1, 9 * SECOND_NS]);
+    let (_, _, counters) = frames(vec![file]);
+    assert_eq!(counters.total(Counter::PacketsDisordered), 1);
     assert_eq!(counters.total(Counter::TimeRunsBackwards), 1);
 }
 
