@@ -168,11 +168,6 @@ fn push<T>(kept: &mut Vec<T>, new: T, most: usize) {
 }
 
 impl Exchanges {
-    /// Prefetches what it needs for a PDU of a command.
-    pub(super) fn prefetch(&self) {
-        iscsitrace_sys::prefetch_value(&self.is_waiting);
-    }
-
     /// The header of a SCSI Command.
     pub(super) fn command(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
         if !self.is_waiting {

@@ -8,7 +8,8 @@
 //! numbers     CmdSN, StatSN and what acknowledges them
 //! tasks       SCSI commands: tags, data, R2Ts, statuses, residuals
 //! exchanges   NOPs, task management, logouts, asynchronous messages, Rejects, SNACKs
-//! login       stages, keys and text rounds
+//! login       stages, unanswered keys and text rounds
+//! keys        each key as it comes
 //! allegiance  the connection of each open task in a session of several
 //! digests     digests that are always wrong
 //! ```
@@ -22,7 +23,8 @@ pub mod agreed;
 pub mod allegiance;
 pub mod digests;
 mod exchanges;
-pub mod login;
+pub mod keys;
+mod login;
 mod numbers;
 pub mod rules;
 mod sight;
@@ -102,11 +104,9 @@ impl Judge {
 
     /// Prefetches what it needs for a PDU of a command.
     pub(crate) fn prefetch(&self) {
-        iscsitrace_sys::prefetch_value(&self.is_whole);
         iscsitrace_sys::prefetch_value(&self.agreed);
         iscsitrace_sys::prefetch_value(&self.numbers);
         iscsitrace_sys::prefetch_value(&self.tasks);
-        self.exchanges.prefetch();
     }
 
     /// PDUs may have passed that were not seen.

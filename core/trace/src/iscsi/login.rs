@@ -13,7 +13,7 @@ use super::keys::{Defaults, Negotiation, Said};
 use super::pdu::{KEPT_DATA_MAX, Pdu};
 use super::session::SessionEnd;
 use super::session::endings::Ending;
-use crate::conformance::login::JudgedText;
+use crate::conformance::keys::JudgedText;
 use crate::conformance::rules::Side;
 use crate::context::Context;
 use crate::counters::Counter;
