@@ -49,7 +49,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "sidecar": ("export", "--quiet", "--force", "--sidecar", "-o", "OUTPUT", "CAPTURE"),
     "anonymise": ("anonymise", "--quiet", "--force", "-o", "OUTPUT.pcapng", "CAPTURE"),
     "diff": ("diff", "--quiet", "CAPTURE", "CAPTURE"),
-    "watch": ("watch", "--no-follow", "--json", "CAPTURE"),
+    # one interval: each has the work of what is open, and families with more of that are longer
+    "watch": ("watch", "--no-follow", "--json", "--interval", "86400s", "CAPTURE"),
     "fleet": ("fleet", "run", "--workers", "1", "-o", "OUTPUT.fleet", "CAPTURE"),
 }
 """Arguments of every command; CAPTURE and OUTPUT are replaced, and ALL by the names of all tables."""
