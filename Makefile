@@ -45,7 +45,7 @@ WORKSPACE := --manifest-path core/Cargo.toml --locked
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick quick-rust test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-growth bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-unseen bench-model bench-watch bench-soak bench-capture guests fuzz fuzz-commands audit mutants docs site reproduction screenshots samples wheel userlands clean
+.PHONY: help setup build plugin demo quick quick-rust test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-growth bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-unseen bench-model bench-watch bench-soak bench-kills bench-capture guests fuzz fuzz-commands audit mutants docs site reproduction screenshots samples wheel userlands clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -182,8 +182,11 @@ bench-model: build/build.stamp ## compare the model with 277 simulated settings,
 bench-watch: build/build.stamp build/peers.stamp ## run watch for ten minutes at the highest rate of the lab (root)
 	$(BIN)/python -m bench.watch
 
-bench-soak: build/build.stamp ## run watch for 20 minutes with 60 new connections a second; memory and descriptors
+bench-soak: build/build.stamp ## run watch for 20 minutes with 60 new connections a second and a flood of scrapes; memory, lag, descriptors
 	$(BIN)/python -m bench.soak
+
+bench-kills: build/build.stamp ## kill 100 commands that write at random instants, drawn by SEED, and run them again
+	$(BIN)/python -m bench.kills --seed $(SEED)
 
 guests: build/ready.stamp ## make the image of the guests: Debian's kernel, open-iscsi, LIO and tgt (130 MB, some minutes)
 	tools/setup guests

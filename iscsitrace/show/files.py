@@ -5,11 +5,19 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from iscsitrace.errors import InputInvalid, OutputExists
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    _HAS_LOCKS = False
+else:
+    _HAS_LOCKS = True
+
+_PARTIAL = ".partial"
 _PERMISSIONS = 0o7777
 
 
@@ -49,19 +57,49 @@ def written_aside(path: Path, *, has_hosts: bool = True) -> Iterator[Path]:
 
     Its name cannot be guessed, and only its owner can read it. So it stays when it ``has_hosts``, names or addresses of
     a capture; otherwise it gets the usual permissions. A file that is replaced leaves its permissions to the new one.
+    What a writer of the same name left that was killed is removed.
     """
     try:
-        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
-        os.close(descriptor)
-        partial = Path(name)
+        _remove_abandoned(path)
+        descriptor, partial = _begun(path)
         try:
             yield partial
             partial.chmod(_permissions(path, has_hosts=has_hosts))
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
+            os.close(descriptor)
     except OSError as error:
         raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def _begun(path: Path) -> tuple[int, Path]:
+    """A new file beside the path, and the descriptor by which it is locked while its writer lives."""
+    while True:
+        descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent)
+        _lock(descriptor)
+        # another writer may have removed it before it was locked
+        if os.fstat(descriptor).st_nlink:
+            return descriptor, Path(name)
+        os.close(descriptor)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Removes unfinished files of that name that nobody has locked."""
+    if not _HAS_LOCKS:
+        return
+    for each in path.parent.iterdir():
+        is_partial = each.name.startswith(f".{path.name}.") and each.name.endswith(_PARTIAL)
+        if is_partial and each.is_file() and not each.is_symlink():
+            with suppress(OSError), each.open("rb") as abandoned:
+                _lock(abandoned.fileno(), waits=False)
+                each.unlink()
+
+
+def _lock(descriptor: int, *, waits: bool = True) -> None:
+    """Locks a file until it is closed; without ``waits`` OSError where another process has it locked."""
+    if _HAS_LOCKS:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
 
 
 def _permissions(path: Path, *, has_hosts: bool) -> int:

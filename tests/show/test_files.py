@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,34 @@ def mode(path: Path) -> int:
 def write(path: Path, text: str = "new", *, has_hosts: bool = True) -> None:
     with written_aside(path, has_hosts=has_hosts) as partial:
         partial.write_text(text)
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from iscsitrace.show.files import written_aside
+with written_aside(Path(sys.argv[1])) as partial:
+    partial.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_next_writer_removes_what_one_that_was_killed_left_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "x.html"
+    others = {".x.html.of-another-kind", ".y.html.abcdefgh.partial"}
+    for name in others:
+        (tmp_path / name).write_text("other")
+    os.mkfifo(tmp_path / ".x.html.fifo.partial")
+    code = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False).returncode
+    assert code == -signal.SIGKILL
+    assert len(list(tmp_path.glob(".x.html.*.partial"))) == 2
+    with written_aside(path) as partial:
+        partial.write_text("first")
+        # a writer that lives keeps its file
+        write(path, "second")
+        assert path.read_text() == "second"
+    assert path.read_text() == "first"
+    assert {each.name for each in tmp_path.iterdir()} == {"x.html", ".x.html.fifo.partial", *others}
 
 
 def test_a_failure_leaves_the_file_as_it_was(tmp_path: Path) -> None:
