@@ -17,7 +17,7 @@ FOLDER: Final = Path(__file__).parents[1] / "pages"
 """In the source tree a link to docs/, which has the pages for developers as well; a wheel has those of ``NAMES``."""
 NAMES: Final = (
     *("index", "tutorial", "capture", "two-taps", "watch", "report", "diff", "fleet", "plugins", "notebooks"),
-    *("operations", "anonymise", "cli", "diagnosis", "conformance", "tables", "counters", "json", "plots", "glossary"),
+    *("operations", "anonymise", "cli", "diagnosis", "conformance", "tables", "counters", "filters", "json", "plots", "glossary"),
     *("method", "lab", "faults", "guests"),
 )
 """The pages for users, in the order of the site."""
@@ -71,13 +71,16 @@ def _headings(lines: list[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def show(text: str) -> None:
-    """A page: drawn by Rich in a pager on a terminal, else as it is."""
+    """A page: in a pager on a terminal, drawn by Rich where it is installed; else as it is."""
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return
-    from rich.console import Console
-    from rich.markdown import Markdown
-
+    try:
+        from rich.console import Console
+        from rich.markdown import Markdown
+    except ImportError:
+        click.echo_via_pager(text)
+        return
     console = Console()
     console.width = min(console.width, _WIDTH)
     with console.capture() as drawn:

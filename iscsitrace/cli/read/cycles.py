@@ -80,7 +80,7 @@ def command(
     packets are missing from the capture, are left out by --slower and --top; --incomplete lists them.
 
     A filter (-Y) compares columns with values that have units, as Wireshark's display filters do: == != < <= > >= in
-    contains && || ! and parentheses. --csv shows the columns, docs/tables.md what they mean.
+    contains && || ! and parentheses. --csv shows the columns, `iscsitrace docs tables` what they mean.
     """
     if is_json and is_csv:
         raise click.UsageError("--json and --csv exclude each other")

@@ -52,7 +52,7 @@ def command(
     last. The last line is a Wireshark display filter for the frames shown. --json has every event, each with a filter.
 
     A filter (-Y) compares columns with values, as Wireshark's display filters do: == != < <= > >= in contains && || !
-    and parentheses. docs/tables.md lists the columns of the table events.
+    and parentheses. `iscsitrace docs tables` lists the columns of the table events.
     """
     from iscsitrace.events import derived
     from iscsitrace.events.selection import COLUMNS
