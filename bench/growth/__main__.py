@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shutil
 import sys
 import tempfile
 import traceback
@@ -22,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.growth.families import FAMILIES, Family
+from bench.growth.families import FAMILIES, LACKING, Family, at_the_target
 
 MOST = 1.2
 SMALL_S = 0.1
@@ -51,9 +52,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "diff": ("diff", "--quiet", "CAPTURE", "CAPTURE"),
     # one interval: each has the work of what is open, and families with more of that are longer
     "watch": ("watch", "--no-follow", "--json", "--interval", "86400s", "CAPTURE"),
+    "taps": ("cycles", "--legs", "--no-progress", "--tap", "a=CAPTURE", "--tap", "b=TARGET"),
     "fleet": ("fleet", "run", "--workers", "1", "-o", "OUTPUT.fleet", "CAPTURE"),
 }
-"""Arguments of every command; CAPTURE and OUTPUT are replaced, and ALL by the names of all tables."""
+"""Arguments of every command; CAPTURE and OUTPUT are replaced, ALL by the names of all tables, and TARGET by
+the capture of another tap."""
 
 
 @dataclass
@@ -102,9 +105,13 @@ def _run(arguments: Sequence[str]) -> None:
 def _arguments(command: str, capture: Path, folder: Path) -> list[str]:
     from iscsitrace.tables.schema import TABLES
 
-    words = {"CAPTURE": str(capture), "ALL": ",".join(TABLES)}
-    output = str(folder / "output")
-    return [words.get(word, word.replace("OUTPUT", output)) for word in COMMANDS[command]]
+    places = {"CAPTURE": str(capture), "ALL": ",".join(TABLES), "OUTPUT": str(folder / "output")}
+    if command == "taps":
+        places["TARGET"] = str(at_the_target(capture))
+    words = list(COMMANDS[command])
+    for place, text in places.items():
+        words = [word.replace(place, text) for word in words]
+    return words
 
 
 def _measured(arguments: Sequence[str]) -> tuple[float, int]:
@@ -112,19 +119,27 @@ def _measured(arguments: Sequence[str]) -> tuple[float, int]:
     sys.stdout.flush()
     child = os.fork()
     if not child:
-        code = 1
+        code, errors = 1, os.fdopen(os.dup(2), "w")
         try:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            _discard_output()
             _run(arguments)
             code = 0
         except BaseException:
-            traceback.print_exc()
+            traceback.print_exc(file=errors)
+            errors.flush()
         finally:
             os._exit(code)
     _, status, usage = os.wait4(child, 0)
     if status:
         raise SystemExit(f"failed: {' '.join(arguments)}")
     return usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+
+
+def _discard_output() -> None:
+    null = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
 
 
 def growth(name: str, family: Family, command: str, folder: Path, scale: float, is_small: bool) -> Growth:
@@ -155,15 +170,15 @@ def growth(name: str, family: Family, command: str, folder: Path, scale: float, 
 def _run_loading(arguments: Sequence[str]) -> None:
     """The command in this process, for what it loads; its output is discarded."""
     sys.stdout.flush()
-    kept, null = os.dup(1), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 1)
+    kept = os.dup(1), os.dup(2)
+    _discard_output()
     try:
         _run(arguments)
     finally:
         sys.stdout.flush()
-        os.dup2(kept, 1)
-        os.close(kept)
-        os.close(null)
+        for descriptor, own in enumerate(kept, 1):
+            os.dup2(own, descriptor)
+            os.close(own)
 
 
 def main() -> int:
@@ -179,12 +194,14 @@ def main() -> int:
         folder = Path(temporary)
         for name in arguments.family or FAMILIES:
             for command in arguments.command or (("diagnose",) if arguments.small else COMMANDS):
+                if command in LACKING.get(name, ()):
+                    continue
                 found = growth(name, FAMILIES[name], command, folder, arguments.scale, arguments.small)
                 print(found, flush=True)
                 if found.is_worse:
                     worse.append(found)
             for capture in folder.glob(f"{name}-*"):
-                capture.unlink()
+                shutil.rmtree(capture) if capture.is_dir() else capture.unlink()
     if worse:
         print("\nGrows too fast:", *worse, sep="\n")
     return bool(worse)

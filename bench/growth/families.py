@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.growth.wire import STEP_NS, Capture, Connection
-from tests.support.capture_file import block
+from tests.support.capture_file import block, write_pcap
 from tests.support.pdu import DATA_IN, NOP_IN, NOP_OUT, R2T, RESERVED_TAG
-from tests.support.transport import ACK, FIN, SYN
+from tests.support.transport import ACK, ETHERNET, FIN, SYN
 
 SECOND_NS = 1_000_000_000
 REFUSED = 0x0203
@@ -429,4 +429,43 @@ class _Interfaces(Family):
 
 
 FAMILIES["interfaces"] = _Interfaces(commands, 1000)
+
+
+@dataclass(frozen=True)
+class _Files(Family):
+    """A folder with that many files of a ring, each with the packets of four reads."""
+
+    def write(self, file: Path, count: int) -> Path:
+        capture = Capture()
+        self.build(capture, 4 * count)
+        file.mkdir()
+        each = -(-len(capture.packets) // count)
+        for number in range(count):
+            packets = capture.packets[number * each : (number + 1) * each]
+            write_pcap(file / f"eth0_{number + 1:05}_20231114221320.pcap", packets, ETHERNET)
+        return file
+
+
+FAMILIES["files"] = _Files(commands, 25)
+LACKING = {
+    "files": ("watch", "anonymise", "sidecar", "diff", "taps"),
+    "interfaces": ("taps",),
+}
+"""Commands that do not take the captures of a family: a folder, or one that `at_the_target` cannot read."""
+
+
+def at_the_target(file: Path) -> Path:
+    """The packets of a pcap file as a tap at the target has them: later to it, earlier from it."""
+    content, at = bytearray(file.read_bytes()), 24
+    while at < len(content):
+        seconds, rest_ns, length = struct.unpack_from("<III", content, at)
+        is_to_target = content[at + 52 : at + 54] == struct.pack("!H", 3260)
+        time_ns = seconds * SECOND_NS + rest_ns + (STEP_NS // 10 if is_to_target else -STEP_NS // 10)
+        struct.pack_into("<II", content, at, *divmod(time_ns, SECOND_NS))
+        at += 16 + length
+    made = file.with_suffix(".target.pcap")
+    made.write_bytes(content)
+    return made
+
+
 assert STEP_NS < SECOND_NS
