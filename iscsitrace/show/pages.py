@@ -17,7 +17,19 @@ FOLDER: Final = Path(__file__).parents[1] / "pages"
 """In the source tree a link to docs/, which has the pages for developers as well; a wheel has those of ``NAMES``."""
 NAMES: Final = (
     *("index", "tutorial", "capture", "two-taps", "watch", "report", "diff", "fleet", "plugins", "notebooks"),
-    *("operations", "anonymise", "cli", "diagnosis", "conformance", "tables", "counters", "filters", "json", "plots", "glossary"),
+    *(
+        "operations",
+        "anonymise",
+        "cli",
+        "diagnosis",
+        "conformance",
+        "tables",
+        "counters",
+        "filters",
+        "json",
+        "plots",
+        "glossary",
+    ),
     *("method", "lab", "faults", "guests"),
 )
 """The pages for users, in the order of the site."""

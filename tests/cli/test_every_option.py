@@ -54,7 +54,7 @@ def test_a_flag_takes_no_value_and_other_options_take_one(name: str) -> None:
     for option in options_of(command):
         key = str(option.name)
         if key in parameters:
-            is_flag = parameters[key].annotation == "bool"
+            is_flag = parameters[key].annotation in ("bool", "bool | None")
         elif key in ("read_files", "capture_filter", "packet_limit", "time_from", "time_to", "is_numeric", "is_quiet"):
             is_flag = key in ("is_numeric", "is_quiet")
         else:

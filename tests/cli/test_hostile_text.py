@@ -23,7 +23,19 @@ from tests.watch.test_meters import served
 
 EVIL = "a\x1b]0;x\x07\x1b[31m\x85\x9b2J\u202e\u2066\u200b\u200f\u2028\u2029\ufeff\u00ad\x7f\r\x08z"
 """C0, C1, DEL, changes of direction, invisible characters and separators of lines."""
-SILENT = {"capture", "interfaces", "initiator", "target", "link", "simulate", "lab", "wireshark", "explain", "docs", "inspect"}
+SILENT = {
+    "capture",
+    "interfaces",
+    "initiator",
+    "target",
+    "link",
+    "simulate",
+    "lab",
+    "wireshark",
+    "explain",
+    "docs",
+    "inspect",
+}
 """Commands that read no capture, make traffic, capture live, or need tshark: tests of their own."""
 SHOWN = (
     *("summary", "summary -v", "summary --by initiator", "summary --by lun", "summary --by target", "events"),
