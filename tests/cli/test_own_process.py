@@ -65,8 +65,8 @@ def test_a_capture_keeps_the_right_to_open_interfaces_alone(capture: Path, tmp_p
         subprocess.Popen([sys.executable, "-m", "iscsitrace", *words], stderr=subprocess.PIPE, text=True)
     ) as process:
         assert process.stderr is not None
-        said = [process.stderr.readline().split()[1] for _ in range(3)]
-        assert sorted(said) == ["listening", "writing", "writing"]
+        begun = [process.stderr.readline().split()[1] for _ in range(3)]
+        assert sorted(begun) == ["listening", "writing", "writing"]
         kept = _own_capabilities() & NET_RAW
         # all threads, also those that compress and read
         assert len(list(Path(f"/proc/{process.pid}/task").iterdir())) > 2
