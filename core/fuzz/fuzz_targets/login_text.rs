@@ -12,7 +12,7 @@ fuzz_target!(|data: &[u8]| {
     let (initiator, target) = texts.split_at(usize::from(u16::from_be_bytes(*split)).min(texts.len()));
     let mut negotiation = Negotiation::default();
     for (side, is_from_initiator) in [(initiator, true), (target, false), (initiator, true)] {
-        let oddities = negotiation.take(side, is_from_initiator);
+        let oddities = negotiation.take(side, is_from_initiator, |_| ());
         assert_eq!(oddities.malformed as usize, text::pairs(side).filter(Result::is_err).count());
         for (key, value) in text::pairs(side).flatten() {
             assert!(!key.is_empty() && !key.contains('='));
