@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from typing import IO, Any, TextIO
 
 import click
@@ -146,6 +147,8 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
+            if Path(args[0]).exists():
+                raise click.UsageError(f"{error.message} Did you mean: iscsitrace diagnose {args[0]}", ctx) from None
             if near := get_close_matches(args[0], COMMANDS):
                 raise click.UsageError(f"{error.message} Did you mean {' or '.join(near)}?", ctx) from None
             raise

@@ -37,7 +37,7 @@ def writes_text(function: _Function) -> _Function:
     @click.option("--force", "is_forced", is_flag=True, help="Overwrite the file if it exists.")
     @functools.wraps(function)
     def wrapper(*arguments: Any, text_path: Path | None, is_forced: bool, **options: Any) -> Any:
-        if text_path is None:
+        if text_path is None or str(text_path) == "-":
             return function(*arguments, **options)
         with _printed_to(text_path, _inputs(options), is_forced=is_forced) as ended:
             try:

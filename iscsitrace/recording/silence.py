@@ -36,12 +36,14 @@ class Silence:
         self._before = packets_of(names)
         self._is_over = False
 
-    def line(self, packet_count: int, *, has_iscsi: bool) -> str | None:
+    def line(self, packet_count: int, *, has_iscsi: bool | None) -> str | None:
         """What to say, once, where nothing was seen for AFTER_S; None before, later, and where iSCSI was seen.
 
-        ``packet_count`` are the packets that passed the filter.
+        ``packet_count`` are the packets that passed the filter; None where nobody knows yet if they have iSCSI.
         """
-        self._is_over |= has_iscsi
+        if packet_count and has_iscsi is None:
+            return None
+        self._is_over |= bool(has_iscsi)
         if self._is_over or time.monotonic() - self._since_s < AFTER_S:
             return None
         self._is_over = True

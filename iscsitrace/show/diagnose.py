@@ -170,10 +170,13 @@ def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
     first = [worst] if worst and worst.severity == "error" and not shown.is_requested else []
     said = dict.fromkeys(each.text for each in (*first, *(story.headline for story in shown.unanswered)))
     yield from said
-    texts = {label: opinion.headline.text for label, opinion in shown.subjects}
+    headlines = {label: opinion.headline for label, opinion in shown.subjects}
     for label, others in shown.alike.items():
-        if texts[label] not in said:
-            yield texts[label]
+        # what ails its session may not show in a connection alone
+        if worst and worst.kind != "healthy" and headlines[label].kind == "healthy" and label.startswith("connection"):
+            continue
+        if headlines[label].text not in said:
+            yield headlines[label].text
         if others:
             kind, _ = label.split()
             listed = cells.numbers([other.split()[1] for other in others], LISTED)

@@ -34,6 +34,8 @@ NAMES: Final = (
 )
 """The pages for users, in the order of the site."""
 _LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]*)\)")
+_COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
+"""Of those who edit a page."""
 _WIDTH = 120
 """Columns of text on a wider terminal."""
 
@@ -57,7 +59,7 @@ def page(name: str, section: str = "") -> str:
             f"there is no page {name!r}"
             + (f"; pages like it: {', '.join(near)}" if near else "; `iscsitrace docs` lists them")
         )
-    text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
+    text = _COMMENT.sub("", (FOLDER / f"{name}.md").read_text(encoding="utf-8"))
     return _section(text, name, section) if section else text
 
 

@@ -173,6 +173,7 @@ class WatchScreen(App[None]):
         """Takes the reports since the last call."""
         while not self._reports.empty():
             self.take(self._reports.get())
+        self._listen(has_iscsi=None)
         if self.problem or (self._until is not None and time.monotonic() >= self._until):
             self.exit()
         elif self.watcher.is_over and not self.choice.is_over and self._reports.empty():
@@ -188,14 +189,18 @@ class WatchScreen(App[None]):
     def take(self, report: Report) -> None:
         """Takes a new report."""
         self._heard = time.monotonic()
-        silence = self._silence and self._silence.line(report.packet_count, has_iscsi=bool(report.connections))
-        self.choice.note = silence or self.choice.note
+        self._listen(has_iscsi=bool(report.connections))
         if self._exposition:
             self._exposition.update(report, self.watcher)
         # the last interval may be short: keep showing the one before
         if not self.choice.is_paused and not (report.is_last and self.shown):
             self.shown = report
         self.draw()
+
+    def _listen(self, *, has_iscsi: bool | None) -> None:
+        """Why nothing is seen, once."""
+        silence = self._silence and self._silence.line(self.watcher.packet_count, has_iscsi=has_iscsi)
+        self.choice.note = silence or self.choice.note
 
     def draw(self) -> None:
         """Redraws the board."""

@@ -36,6 +36,11 @@ class Watched:
         """Whether a capture runs, and not a file or a pipe is read."""
         return self._child is not None
 
+    @property
+    def is_open_interface(self) -> bool:
+        """Whether it does, and has opened the interface: it has described it then."""
+        return self.is_interface and any(each["interfaces"] for each in self.live.inputs)
+
     def last_message(self) -> str:
         """The messages of the capture, after it has ended."""
         if self._words is None:

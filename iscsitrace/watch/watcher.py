@@ -137,6 +137,11 @@ class Watcher:
         return None
 
     @property
+    def packet_count(self) -> int:
+        """The packets so far."""
+        return sum(each["packet_count"] for each in self.live.inputs)
+
+    @property
     def is_over(self) -> bool:
         """Whether the input has ended."""
         return self._final is not None

@@ -46,6 +46,29 @@ def test_the_file_has_what_is_printed(words: tuple[object, ...], tmp_path: Path)
     assert path.read_bytes() == printed.stdout_bytes != b""
 
 
+def test_a_dash_is_standard_output() -> None:
+    assert run("diagnose", SAMPLE, "-o", "-").stdout == run("diagnose", SAMPLE).stdout
+    assert not Path("-").exists()
+
+
+def test_the_name_of_a_report_decides_its_format(tmp_path: Path) -> None:
+    path = tmp_path / "loss.md"
+    assert run("report", SAMPLE, "-o", path).exit_code == 0
+    assert path.read_text().startswith("# ")
+
+
+def test_a_capture_in_place_of_a_command_is_diagnosed_by_the_advice() -> None:
+    said = run(SAMPLE).output.splitlines()[-1]
+    assert said == f"Error: No such command '{SAMPLE}'. Did you mean: iscsitrace diagnose {SAMPLE}"
+
+
+def test_a_connection_is_not_called_healthy_where_its_session_is_not() -> None:
+    outage = SAMPLE.parents[1] / "black-out-and-relogin" / "capture.pcapng.gz"
+    said = run("diagnose", "-v", outage).stdout
+    assert "no I/O" in said
+    assert "is healthy" not in said
+
+
 def test_a_finding_to_fail_on_leaves_the_file_and_the_exit_code(tmp_path: Path) -> None:
     result = run("diagnose", "--fail-on", "loss", "-o", tmp_path / "out", SAMPLE)
     assert result.exit_code == 1

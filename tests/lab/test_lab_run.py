@@ -437,7 +437,8 @@ def test_a_run_needs_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     result = lab("run", "read", "--force", "-o", tmp_path)
     assert result.exit_code == 2
     assert (tmp_path / "truth.json").read_text() == "of an earlier run"
-    assert result.output.strip().splitlines()[-1].endswith("network namespaces need root: run this with sudo")
+    why = "network namespaces need root: run this with sudo. simulate makes the same traffic without rights"
+    assert result.output.strip().splitlines()[-1] == f"iscsitrace: {why}"
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_dumpcap_captures_if_only_it_has_the_permission(
 
     if tried[-1] is None:
         with pytest.raises(
-            PermissionLacking, match=r"^no permission to capture on eth0: run it as root, .*capture\.md"
+            PermissionLacking, match=r"^no permission to capture on eth0: run it as root, .*docs capture permission"
         ):
             dumpcap.capture_by(choice, ["eth0"], attempt)
     else:

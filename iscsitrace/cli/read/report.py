@@ -41,9 +41,7 @@ _STANDARD_OUTPUT = "-"
     "--format",
     "file_format",
     type=click.Choice(("html", "md")),
-    default="html",
-    show_default=True,
-    help="html with plots, or md (Markdown, without plots) for a ticket.",
+    help="html with plots, or md (Markdown, without plots) for a ticket. Default: that of the file's name, or html.",
 )
 @click.option(
     "--session",
@@ -66,7 +64,7 @@ def command(
     capture_input: CaptureInput,
     output: str | None,
     is_forced: bool,
-    file_format: str,
+    file_format: str | None,
     session: int | None,
     names: tuple[str, ...],
     no_plots: bool,
@@ -89,6 +87,7 @@ def command(
         raise click.UsageError("a sweep has all sessions: use it without --session")
     if is_sweep and names:
         raise click.UsageError("a sweep compares captures: use it without --by")
+    file_format = file_format or ("md" if output and output.endswith(".md") else "html")
     path = None if output == _STANDARD_OUTPUT else Path(output or _default_name(capture_input, file_format))
     if path is not None:
         output_file.check(path, is_forced=is_forced, inputs=capture_input.sources)

@@ -249,8 +249,8 @@ class _Show:
             while not self._watcher.is_over:
                 report = self._watcher.step()
                 self._manager.alive()
+                self._tell_input(report)
                 if report:
-                    self._tell_input(report)
                     if self._exposition:
                         self._exposition.update(report, self._watcher)
                     if is_json:
@@ -263,13 +263,13 @@ class _Show:
                     is_stopping = True
                     self._watched.stop()
 
-    def _tell_input(self, report: Report) -> None:
-        """What is captured, and why nothing is seen, each once."""
-        if self._watched.is_interface and not self._has_told:
-            # it is open by now
+    def _tell_input(self, report: Report | None) -> None:
+        """What is captured, and why nothing is seen, each once. Without packets there is no report."""
+        if not self._has_told and self._watched.is_open_interface:
             self._has_told = True
             say(f"iscsitrace: {self._heading}", err=True)
-        line = self._silence and self._silence.line(report.packet_count, has_iscsi=bool(report.connections))
+        has_iscsi = bool(report.connections) if report else None
+        line = self._silence and self._silence.line(self._watcher.packet_count, has_iscsi=has_iscsi)
         if line:
             say(f"iscsitrace: {line}", err=True)
 
