@@ -70,7 +70,7 @@ _SHORT_HELP = {
     "conformance": "Show who breaks RFC 7143, by rule.",
     "check": "Show coverage and capture health; compare with tshark.",
     "inspect": "Show Wireshark's fields beside iscsitrace's.",
-    "explain": "Show what a finding or a rule means.",
+    "explain": "Show what a word of the output means: a finding, a column ...",
     "docs": "Show a page of the docs, or list the pages.",
     "export": "Write tables to CSV or Parquet files; a sidecar for Wireshark.",
     "anonymise": "Write a capture without names, addresses and data.",

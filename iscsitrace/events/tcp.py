@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from iscsitrace.events.batch import Batch, texts
 from iscsitrace.events.capture import LONG_NS, Capture
 from iscsitrace.relate.portals import written
+from iscsitrace.relate.resets import is_of_a_device
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts
 
 Array = NDArray[Any]
@@ -117,8 +119,9 @@ def _ended(capture: Capture) -> Iterator[Batch]:
         if what == "fin":
             text: Array | str = f"the {side} closed the connection"
         else:
-            after = f"the {side} reset the connection after it was closed"
-            text = np.where(is_first[which], f"the {side} reset the connection", after).astype(object)
+            text = _of_reset(rows, name, side)[which] + np.where(is_first[which], "", " after it was closed").astype(
+                object
+            )
         yield Batch(
             "tcp_closed" if what == "fin" else "tcp_reset",
             sent[which],
@@ -127,6 +130,16 @@ def _ended(capture: Capture) -> Iterator[Batch]:
             severity=np.where(is_first[which], loss[which], "info"),
             **_of(capture, which),
         )
+
+
+def _of_reset(rows: Table, name: str, side: str) -> Array:
+    """For each connection who reset it: the side, or a device in its name."""
+    direction = name.removeprefix("rst_")
+    columns = (f"rst_hop_limit_{direction}", f"hop_limit_{direction}", f"time_last_{direction}_ns")
+    is_device = is_of_a_device(*(rows.raw(each).astype(np.int64) for each in (*columns, f"{name}_ns")))
+    is_device &= np.logical_and.reduce([known(rows, each) for each in columns])
+    device = f"a device between the hosts reset the connection in the {side}'s name"
+    return np.where(is_device, device, f"the {side} reset the connection").astype(object)
 
 
 def _severity_of_end(capture: Capture) -> Array:

@@ -10,6 +10,7 @@ from iscsitrace.findings.history import History
 from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.measure.lacking import may_lack_pdus
 from iscsitrace.relate.offers import do_not_agree
+from iscsitrace.relate.resets import is_of_a_device
 from iscsitrace.wording import amounts as wording
 
 Row = Mapping[str, Any]
@@ -192,8 +193,10 @@ def _of_a_device(connection: Row, column: str) -> tuple[int, int] | None:
     if what != "rst" or connection[f"{column}_ns"] is None:
         return None
     own, others = connection[f"rst_hop_limit_{direction}"], connection[f"hop_limit_{direction}"]
-    went_on = (connection[f"time_last_{direction}_ns"] or 0) > connection[f"{column}_ns"]
-    return (own, others) if None not in (own, others) and own != others and went_on else None
+    if own is None or others is None:
+        return None
+    last_ns = connection[f"time_last_{direction}_ns"] or 0
+    return (own, others) if is_of_a_device(own, others, last_ns, connection[f"{column}_ns"]) else None
 
 
 def _of_status(row: Row) -> str:

@@ -1,7 +1,10 @@
-"""What a name means that iscsitrace prints: a finding, a rule, a counter, a table, a column, a plot."""
+"""What a name means that iscsitrace prints: a finding, a rule, a counter, a table, a column, a plot, a part of the time
+breakdown, a kind of event, a term of the glossary.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from itertools import chain
@@ -10,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from iscsitrace.errors import InputInvalid
 from iscsitrace.findings.thresholds import WARNING
 from iscsitrace.plots import kinds
-from iscsitrace.show import conformance
+from iscsitrace.show import conformance, pages
 from iscsitrace.show.document import Section
 from iscsitrace.tables.schema import (
     CATEGORIES,
@@ -24,11 +27,15 @@ from iscsitrace.tables.schema import (
 )
 from iscsitrace.wording import amounts
 from iscsitrace.wording.counters import counters
+from iscsitrace.wording.event_kinds import EVENT_KINDS
+from iscsitrace.wording.parts import PARTS
 from iscsitrace.wording.rules import rules
 
 if TYPE_CHECKING:
     from iscsitrace.findings.finding import Problem
 
+_NEAR: Final = 5
+"""Names that are like one that does not exist."""
 RANKS: Final = {
     "failure": "something broke",
     "slowness": f"a problem, from {amounts.percent(WARNING)} of the I/O time on",
@@ -66,7 +73,10 @@ def page(name: str, problems: Mapping[str, Problem]) -> list[Section]:
     """
     if found := list(chain.from_iterable(each(name, problems) for each in _KINDS)):
         return found
-    near = get_close_matches(name, names(problems), n=5, cutoff=0.5)
+    known = names(problems)
+    # a word of a longer name first: idle, of idle time
+    whole = sorted((each for each in known if name.lower() in re.split(r"\W|_", each.lower())), key=len)
+    near = whole[:_NEAR] or get_close_matches(name, known, n=_NEAR, cutoff=0.5)
     raise InputInvalid(
         f"nothing is called {name!r}" + (f"; names like it: {', '.join(near)}" if near else ""),
     )
@@ -75,7 +85,9 @@ def page(name: str, problems: Mapping[str, Problem]) -> list[Section]:
 def names(problems: Mapping[str, Problem]) -> list[str]:
     """All names that have a page, each once."""
     columns = (f"{table}.{column}" for table, each in _columns().items() for column in each)
-    every = (problems, rules(), counters(), _rows(), columns, kinds.NAMES)
+    parts = (each for part in PARTS for each in (part.label, part.name))
+    events = (kind.name for kind in EVENT_KINDS)
+    every = (problems, rules(), counters(), _rows(), columns, kinds.NAMES, parts, events, pages.terms())
     return list(dict.fromkeys(chain.from_iterable(every)))
 
 
@@ -114,7 +126,29 @@ def _of_plot(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
         yield Section(f"plot {name}", (f"Plot: {kinds.summaries()[name]}",))
 
 
-_KINDS: Final = (_of_finding, _of_rule, _of_counter, _of_table, _of_column, _of_plot)
+def _of_part(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
+    for part in PARTS:
+        if name.lower() in (part.name.lower(), part.label.lower()):
+            yield Section(part.label, (f"Part of the time breakdown ({part.name} in tables): {part.meaning}.",))
+
+
+def _of_event(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
+    for kind in EVENT_KINDS:
+        if name == kind.name:
+            differs = (f"Of another severity: {kind.may_differ}.",) if kind.may_differ else ()
+            yield Section(name, (f"Event of severity {kind.severity}: {kind.meaning}.", *differs))
+
+
+def _of_term(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
+    for term, meaning in pages.terms().items():
+        if name.lower() == term.lower():
+            yield Section(term, (f"Term: {meaning}.",))
+
+
+_KINDS: Final = (
+    *(_of_finding, _of_rule, _of_counter, _of_table, _of_column, _of_plot),
+    *(_of_part, _of_event, _of_term),
+)
 """In the order of a page."""
 
 

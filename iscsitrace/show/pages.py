@@ -63,6 +63,12 @@ def page(name: str, section: str = "") -> str:
     return _section(text, name, section) if section else text
 
 
+def terms() -> dict[str, str]:
+    """The terms of the glossary, each with its meaning."""
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page("glossary"), re.MULTILINE)
+    return {each: meaning.replace("`", "") for names, meaning in rows[1:] for each in names.split(", ")}
+
+
 def _section(text: str, name: str, wanted: str) -> str:
     """A heading, and all below it up to the next one of its level."""
     lines = text.splitlines()

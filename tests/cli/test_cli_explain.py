@@ -44,6 +44,21 @@ def test_every_name_that_is_printed_has_a_page(name: str) -> None:
     assert all(section.title and section.blocks for section in explained.page(name, PROBLEMS))
 
 
+@pytest.mark.parametrize(
+    "name", ["network RTT", "Target Service", "transfer", "QD", "queue depth", "outage", "tcp_reset"]
+)
+def test_words_of_the_output_are_explained(name: str) -> None:
+    code, text = explain(name)
+    assert code == 0
+    assert len(text.split()) > 4
+
+
+def test_a_word_of_a_name_leads_to_it() -> None:
+    code, text = explain("idle")
+    assert code == 2
+    assert "idle time" in text
+
+
 def test_a_counter_has_its_advice() -> None:
     code, text = explain("routed_copy")
     assert code == 0

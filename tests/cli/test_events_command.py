@@ -141,3 +141,13 @@ def test_an_event_of_a_capture_without_packets_has_the_time_zero(tmp_path: Path)
     (row,) = json.loads(run(file, "--json", code=4).stdout)["events"]
     assert (row["kind"], row["time_ns"], row["end_ns"]) == ("capture_incomplete", 0, None)
     assert run(file, code=4).stdout.splitlines()[-1].split()[0] == "0.000000"
+
+
+def test_a_reset_by_a_device_is_not_called_the_targets() -> None:
+    """A RST with another TTL than the target's packets, of which some came after it."""
+    file = captures_folder() / "protocol" / "x28_rst_from_a_firewall.pcapng"
+    if not file.exists():
+        pytest.skip("recorded captures are not there: ISCSITRACE_CAPTURES")
+    said = "\n".join(lines(file))
+    assert "a device between the hosts reset the connection in the target's name" in said
+    assert "the target reset" not in said

@@ -31,6 +31,9 @@ def command(name: str) -> None:
     table       cycles             what a row is, and its columns
     column      cycles.status_ns   its meaning, type and unit; without the table: in every table that has it
     plot        sequence           what it shows
+    part        'target service'   of the time breakdown: which time it is
+    event       tcp_reset          its severity and meaning
+    term        'queue depth'      its meaning in the glossary
     """  # noqa: D301
     from iscsitrace.diagnosis.registry import PROBLEMS
     from iscsitrace.show import explain
