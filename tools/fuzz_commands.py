@@ -32,7 +32,18 @@ _PATIENCE_S = 600.0
 BYTES_MAX = 500_000_000
 OUTPUT = "OUTPUT"
 CAPTURE = "CAPTURE"
-_KINDS = ("sequence", "window", "cycles", "latency", "budget", "throughput", "streams", "ladder", "path", "events")
+_KINDS = (
+    "sequence",
+    "window",
+    "cycles",
+    "latency",
+    "time_breakdown",
+    "throughput",
+    "streams",
+    "ladder",
+    "path",
+    "events",
+)
 QUICK = (
     *(
         "summary --json CAPTURE",

@@ -42,7 +42,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "check": ("check", "--quiet", "CAPTURE"),
     "mirrors": ("mirrors", "--quiet", "CAPTURE"),
     "report": ("report", "--quiet", "--force", "-o", "OUTPUT.html", "CAPTURE"),
-    "plot": ("plot", "budget", "--quiet", "--force", "-o", "OUTPUT.png", "CAPTURE"),
+    "plot": ("plot", "time_breakdown", "--quiet", "--force", "-o", "OUTPUT.png", "CAPTURE"),
     "plot events": ("plot", "events", "--quiet", "--force", "-o", "OUTPUT.png", "CAPTURE"),
     "plot connections": ("plot", "connections", "--quiet", "--force", "-o", "OUTPUT.png", "CAPTURE"),
     "export": ("export", "--quiet", "--force", "--tables", "ALL", "-o", "OUTPUT", "CAPTURE"),
