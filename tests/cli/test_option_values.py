@@ -246,7 +246,7 @@ def test_a_watch_stops_its_input_once() -> None:
     """After its time; what is there until the end of the input is still shown."""
     for duration_s, stops in ((0.0, 1), (None, 0), (1_000.0, 0)):
         stopped: list[bool] = []
-        watched: Any = SimpleNamespace(stop=lambda stopped=stopped: stopped.append(True))
+        watched: Any = SimpleNamespace(stop=lambda stopped=stopped: stopped.append(True), is_open_interface=False)
         watcher: Any = Three()
         _Show(watcher, watched, "a.pcap", None, ServiceManager(), duration_s).as_lines(is_json=False)
         assert (watcher.left, len(stopped)) == (0, stops)
