@@ -298,6 +298,7 @@ def test_a_confined_reader_reaches_nobody(tmp_path: Path, *, serves: bool) -> No
             check=False,
         )
         assert victim.poll() is None
+        victim.kill()
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == ("serves\n" if serves else "")
 
