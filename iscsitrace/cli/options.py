@@ -64,6 +64,8 @@ class CaptureInput:
     """The tap of each source, where taps were named."""
     are_clocks_synchronised: bool = False
     max_memory_bytes: int | None = None
+    read_already: tuple[Trace, ...] = ()
+    """Each source as a trace of its own, where it had to be read to find what belongs together."""
 
     def require_whole_file(self, purpose: str) -> None:
         """A usage error unless it is one file read whole or up to -c, as tshark can read it."""
@@ -106,17 +108,8 @@ class CaptureInput:
         if written is not None:
             own_process.confine(written)
         load_meanwhile(*loading)
-        moments = [moment for moment in (self.time_from, self.time_to) if moment]
-        options: dict[str, Any] = {
-            "capture_filter": self.capture_filter,
-            "packet_limit": self.packet_limit,
-            "time_from_ns": self.time_from.time_ns if self.time_from else None,
-            "time_to_ns": self.time_to.time_ns if self.time_to else None,
-            "time_is_relative": any(moment.is_relative for moment in moments),
-            "tcp_info": self.tcp_info,
-        }
         with self.watched() as watch:
-            options["progress"] = watch
+            options = self._options(watch)
             if len(self.sources) == 1 and not self.tap_names:
                 trace, lines = read(*self.sources, tables=tables, **options), []
             else:
@@ -132,14 +125,30 @@ class CaptureInput:
             self.note(line)
         return trace
 
-    def groups(self) -> list[CaptureInput]:
-        """The captures that belong together, apart from those that do not; one group where taps are named."""
+    def groups(self, tables: Iterable[str]) -> list[CaptureInput]:
+        """The captures that belong together, apart from those that do not; one group where taps are named.
+
+        ``tables`` are those that each group is read with. From then on the process is confined as by :meth:`read`.
+        """
         if len(self.sources) < 2 or self.tap_names:
             return [self]
         from iscsitrace.recording.file_names import ring_of
         from iscsitrace.taps import related
+        from iscsitrace.taps.inputs import read_apart
 
-        return [replace(self, sources=each) for each in related.groups(self.sources, ring_of)]
+        own_process.confine(())
+        traces: dict[str, Trace] = {}
+
+        def read(sources: Sequence[str]) -> Sequence[Trace]:
+            with self.watched() as watch:
+                found = read_apart(sources, tables=tables, **self._options(watch))
+            traces.update(zip(sources, found, strict=True))
+            return found
+
+        found = related.groups(self.sources, ring_of, read)
+        # one that cannot be read has no trace
+        whole = {each: tuple(traces[name] for name in each) if traces.keys() >= {*each} else () for each in found}
+        return [replace(self, sources=each, read_already=whole[each]) for each in found]
 
     def has_iscsi(self, trace: Trace) -> bool:
         """Whether there is iSCSI in what was read; a note where there is none."""
@@ -159,6 +168,18 @@ class CaptureInput:
         if not self.is_quiet:
             say(line, err=True)
 
+    def _options(self, progress: Watcher | None) -> dict[str, Any]:
+        moments = [moment for moment in (self.time_from, self.time_to) if moment]
+        return {
+            "capture_filter": self.capture_filter,
+            "packet_limit": self.packet_limit,
+            "time_from_ns": self.time_from.time_ns if self.time_from else None,
+            "time_to_ns": self.time_to.time_ns if self.time_to else None,
+            "time_is_relative": any(moment.is_relative for moment in moments),
+            "tcp_info": self.tcp_info,
+            "progress": progress,
+        }
+
     def _read_several(self, tables: Iterable[str], options: dict[str, Any]) -> Inputs:
         from iscsitrace.taps.inputs import read_inputs
 
@@ -166,7 +187,8 @@ class CaptureInput:
         for name, source in zip(self.tap_names, self.sources, strict=False):
             named.setdefault(name, []).append(source)
         unnamed = self.sources[len(self.tap_names) :]
-        return read_inputs(unnamed, named, are_synchronised=self.are_clocks_synchronised, tables=tables, **options)
+        options |= {"are_synchronised": self.are_clocks_synchronised, "read_already": self.read_already}
+        return read_inputs(unnamed, named, tables=tables, **options)
 
 
 def reading_progress(*, is_wanted: bool = True) -> Progress:

@@ -116,9 +116,12 @@ def read_inputs(
     *,
     are_synchronised: bool = False,
     tables: Iterable[str] = (),
+    read_already: Sequence[Trace] = (),
     **options: Any,
 ) -> Inputs:
     """Reads captures: as one, or, if they are of several taps, as those.
+
+    ``read_already`` is what :func:`read_apart` returned for ``sources``, if it was called.
 
     ``named`` has the captures of each tap that a person named; then ``sources`` has no others. Two to eight unnamed
     sources are compared, except standard input, which cannot be read twice. Raises what ``read`` and ``read_taps``
@@ -134,8 +137,7 @@ def read_inputs(
     if are_parts(sources):
         return _as_one(sources, wanted, options)
     try:
-        tables = {*wanted, *NEEDED} - TAPPED_TABLES.keys()
-        traces = read_each([(source,) for source in sources], tables=tables, **options)
+        traces = read_already or read_apart(sources, tables=wanted, **options)
     except CaptureUnreadable:
         # beside others a source that cannot be read is counted
         return _as_one(sources, wanted, options)
@@ -155,6 +157,11 @@ def read_inputs(
     near, far = _sides(sources, traces, pairs)
     sides = {_names(side)[0]: side for side in (near, far)}
     return _of_taps(read_taps(sides, are_synchronised=are_synchronised, tables=wanted, **options))
+
+
+def read_apart(sources: Sequence[str], *, tables: Iterable[str] = (), **options: Any) -> list[Trace]:
+    """Each capture as a trace of its own, with these tables and those by which taps of one traffic are recognised."""
+    return read_each([(source,) for source in sources], tables={*tables, *NEEDED} - TAPPED_TABLES.keys(), **options)
 
 
 def _as_one(sources: Sequence[str], wanted: set[str], options: Mapping[str, Any]) -> Inputs:

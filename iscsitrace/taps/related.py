@@ -9,19 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from iscsitrace.errors import CaptureUnreadable
+from iscsitrace.tables.trace import Trace
 from iscsitrace.taps import inputs
-from iscsitrace.taps.at_once import read_each
 from iscsitrace.taps.inputs import ConnectionsSeen
-from iscsitrace.taps.reading import MOST_TAPS, NEEDED, recognise_all
+from iscsitrace.taps.reading import MOST_TAPS, recognise_all
 from iscsitrace.taps.recognition import Relation
 
 RingOf = Callable[[str], str | None]
 """The ring that a file is of, by its name; None for another file."""
+Reading = Callable[[Sequence[str]], Sequence[Trace]]
+"""Reads each capture into a trace of its own."""
 
 
-def groups(sources: Sequence[str], ring_of: RingOf = lambda _: None) -> list[tuple[str, ...]]:
+def groups(
+    sources: Sequence[str], ring_of: RingOf = lambda _: None, read: Reading = inputs.read_apart
+) -> list[tuple[str, ...]]:
     """The captures in groups that belong together; each in the order given, and so are the groups.
 
+    ``read`` is called at most once; a caller that goes on with what it read reads nothing twice.
     A capture that cannot be read is a group of its own. Standard input can be read once: then all are one group.
     """
     if len(sources) < 2 or "-" in sources:
@@ -40,8 +45,7 @@ def groups(sources: Sequence[str], ring_of: RingOf = lambda _: None) -> list[tup
     _join_by_connections(groups, seen, has_contents=are_few)
     if are_few and len(groups.found) > 1:
         # runs of one lab have equal ports, numbers and times; taps beyond a translation of addresses have not
-        traces = read_each([(each,) for each in readable], tables=NEEDED)
-        for (one, other), relation in recognise_all(traces).items():
+        for (one, other), relation in recognise_all(read(readable)).items():
             if relation.relation is not Relation.OTHER:
                 groups.join(readable[one], readable[other])
     return groups.found

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from iscsitrace.cli import main
+from iscsitrace.cli import main, own_process
 from iscsitrace.recording.file_names import ring_of
+from iscsitrace.tables.trace import Trace
+from iscsitrace.taps import inputs
 from iscsitrace.taps.related import groups
 from tests.support.capture_file import read_records, write_pcap
 
@@ -59,6 +63,24 @@ def test_simulated_runs_with_the_same_ports_at_the_same_time_are_unrelated(tmp_p
     words = ["simulate", "read", "-q", "--bytes", "1M", "-o", str(tmp_path)]
     assert CliRunner().invoke(main, words).exit_code == 0
     assert len(groups([str(tmp_path / f"{tap}.pcapng") for tap in ("initiator", "target")])) == 1
+
+
+def test_two_taps_are_read_once_and_only_when_confined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = [str(SAMPLES / "loss-1-percent" / name) for name in ("capture.pcap.gz", "target.pcap.gz")]
+    done: list[str] = []
+    read_each: Callable[..., list[Trace]] = inputs.read_each
+
+    def noted(*given: Any, **more: Any) -> list[Trace]:
+        done.append("read")
+        return read_each(*given, **more)
+
+    monkeypatch.setattr(inputs, "read_each", noted)
+    monkeypatch.setattr(own_process, "confine", lambda written: done.append("confine"))
+    result = CliRunner().invoke(main, ["diagnose", *sources])
+    assert result.exit_code == 0
+    assert "same traffic at 2 taps" in result.stderr
+    assert done.count("read") == 1
+    assert done[0] == "confine"
 
 
 def test_what_cannot_be_read_stands_alone(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def command(
     from iscsitrace.tables.schema import SCHEMA_VERSION
 
     asked = _Asked(fail_on, top, sessions, names, is_short=is_short, is_verbose=is_verbose)
-    parts = capture_input.groups()
+    parts = capture_input.groups(NEEDED)
     ends = [_ended(part, asked, is_json=is_json, is_alone=len(parts) == 1) for part in parts]
     documents = [each.document for each in ends if each.document is not None]
     if is_json:
