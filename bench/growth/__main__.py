@@ -52,7 +52,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "diff": ("diff", "--quiet", "CAPTURE", "CAPTURE"),
     # one interval: each has the work of what is open, and families with more of that are longer
     "watch": ("watch", "--no-follow", "--json", "--interval", "86400s", "CAPTURE"),
-    "taps": ("cycles", "--legs", "--no-progress", "--tap", "a=CAPTURE", "--tap", "b=TARGET"),
+    "taps": ("cycles", "--legs", "--quiet", "--tap", "a=CAPTURE", "--tap", "b=TARGET"),
     "fleet": ("fleet", "run", "--workers", "1", "-o", "OUTPUT.fleet", "CAPTURE"),
 }
 """Arguments of every command; CAPTURE and OUTPUT are replaced, ALL by the names of all tables, and TARGET by
