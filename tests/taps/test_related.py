@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from iscsitrace.cli import main, own_process
 from iscsitrace.recording.file_names import ring_of
 from iscsitrace.tables.trace import Trace
 from iscsitrace.taps import inputs
+from iscsitrace.taps.at_once import read_each
 from iscsitrace.taps.related import groups
 from tests.support.capture_file import read_records, write_pcap
 
@@ -68,7 +68,6 @@ def test_simulated_runs_with_the_same_ports_at_the_same_time_are_unrelated(tmp_p
 def test_two_taps_are_read_once_and_only_when_confined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = [str(SAMPLES / "loss-1-percent" / name) for name in ("capture.pcap.gz", "target.pcap.gz")]
     done: list[str] = []
-    read_each: Callable[..., list[Trace]] = inputs.read_each
 
     def noted(*given: Any, **more: Any) -> list[Trace]:
         done.append("read")
