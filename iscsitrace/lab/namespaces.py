@@ -179,7 +179,8 @@ def require_root() -> None:
     """RootNeeded unless root, with the capabilities that namespaces and their interfaces take."""
     if os.geteuid() != 0:
         raise RootNeeded
-    if missing := [name for name, bit in _CAPABILITIES.items() if not _effective_capabilities() >> bit & 1]:
+    effective = _effective_capabilities()
+    if missing := [name for name, bit in _CAPABILITIES.items() if not effective >> bit & 1]:
         raise RootNeeded(missing)
 
 

@@ -10,6 +10,8 @@ from typing import Final
 
 NUMBERS: Final = 100_000
 """As many as dumpcap has; then they begin again."""
+_NUMBER: Final = r"_(\d{5})_(\d{14})"
+"""What the name of a file of a ring has behind that of the ring: its number and its time."""
 
 
 def made_up(interfaces: Sequence[str]) -> Path:
@@ -25,7 +27,7 @@ def numbered(path: Path, number: int) -> Path:
 
 def of_ring(path: Path) -> list[Path]:
     """The existing files of a ring, compressed ones too, the oldest first by their names' times and numbers."""
-    pattern = re.compile(rf"{re.escape(path.stem)}_(\d{{5}})_(\d{{14}}){re.escape(path.suffix)}(?:\.zst)?")
+    pattern = re.compile(rf"{re.escape(path.stem)}{_NUMBER}{re.escape(path.suffix)}(?:\.zst)?")
     found = []
     for each in path.parent.iterdir():
         if (match := pattern.fullmatch(each.name)) and each.is_file() and not each.is_symlink():
@@ -35,8 +37,8 @@ def of_ring(path: Path) -> list[Path]:
 
 def ring_of(name: str) -> str | None:
     """The name of the ring that a file of this name is of; None for another file."""
-    match = re.fullmatch(r"(.+)_\d{5}_\d{14}(\.\w+?)(?:\.(?:zst|gz|lz4))?", name)
-    return f"{match[1]}{match[2]}" if match else None
+    match = re.fullmatch(rf"(.+){_NUMBER}(\.\w+?)(?:\.(?:zst|gz|lz4))?", name)
+    return f"{match[1]}{match[4]}" if match else None
 
 
 def number_of(path: Path) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from iscsitrace.findings import NEEDED
+from iscsitrace.findings.history import listed
+from iscsitrace.wording.amounts import count
 from iscsitrace.wording.cells import printable
 
 if TYPE_CHECKING:
@@ -22,8 +24,8 @@ def of_frames(diagnosis: Diagnosis) -> dict[int, list[str]]:
     """The comments of the frames that findings name as evidence: the finding, its sessions and its sentence."""
     found: dict[int, dict[str, None]] = {}
     for finding in _findings(diagnosis):
-        numbers = ", ".join(map(str, finding.sessions))
-        where = f", session{'s' if len(finding.sessions) > 1 else ''} {numbers}" if finding.sessions else ""
+        sessions = "session" if len(finding.sessions) == 1 else "sessions"
+        where = f", {sessions} {listed(finding.sessions)}" if finding.sessions else ""
         text = printable(f"iscsitrace: {finding.name} ({finding.severity}{where}): {finding.text}")
         for frame in finding.frames:
             found.setdefault(frame, {})[text] = None
@@ -38,9 +40,10 @@ def of_capture(diagnosis: Diagnosis, frame_count: int, made_by: str) -> str:
     texts = dict.fromkeys(opinion.headline.text for opinion in diagnosis.sessions.values())
     others = [text for text in texts if text not in lines]
     lines += others[:_SESSIONS]
-    if len(others) > _SESSIONS:
-        lines.append(f"{len(others) - _SESSIONS} more sessions: iscsitrace diagnose shows them.")
-    where = f"{frame_count} frames have a comment: filter frame.comment" if frame_count else "No frame has a comment"
+    if more := len(others[_SESSIONS:]):
+        lines.append(f"{count(more, 'more session')}: iscsitrace diagnose shows them.")
+    frames = count(frame_count, "frame") if frame_count else "No frame"
+    where = f"{frames} with a comment: filter frame.comment"
     return "\n".join(map(printable, (*lines, f"{where}. Made by {made_by}.")))
 
 

@@ -172,7 +172,7 @@ def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
     yield from said
     headlines = {label: opinion.headline for label, opinion in shown.subjects}
     for label, others in shown.alike.items():
-        # what ails its session may not show in a connection alone
+        # a problem of its session may not show in a single connection
         if worst and worst.kind != "healthy" and headlines[label].kind == "healthy" and label.startswith("connection"):
             continue
         if headlines[label].text not in said:
