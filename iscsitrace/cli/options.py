@@ -107,7 +107,10 @@ class CaptureInput:
 
         if written is not None:
             own_process.confine(written)
-        load_meanwhile(*loading)
+        modules = load_meanwhile(*loading)
+        if self.max_memory_bytes is not None:
+            # what they take counts from the first look at the memory on
+            modules.join()
         with self.watched() as watch:
             options = self._options(watch)
             if len(self.sources) == 1 and not self.tap_names:

@@ -272,10 +272,12 @@ def hide_secret(text: str) -> str:
     return f"{key}=(hidden)" if value and key.strip() in _core.SECRET_KEYS else text
 
 
-def load_meanwhile(*modules: str) -> None:
+def load_meanwhile(*modules: str) -> Thread:
     """Imports modules in a thread, in parallel to the core: NumPy loads as long as the core reads hundreds of MB."""
     # no daemon thread: an interpreter that exits while NumPy is loading crashes
-    Thread(target=_load, args=modules).start()
+    loading = Thread(target=_load, args=modules)
+    loading.start()
+    return loading
 
 
 def _load(*modules: str) -> None:

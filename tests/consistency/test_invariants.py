@@ -116,3 +116,20 @@ def test_damaged_samples(case: int, tmp_path: Path) -> None:
     made = tmp_path / "damaged"
     made.write_bytes(damaged(source.read_bytes(), case, other.read_bytes()))
     assert invariants.of_capture(made) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "other"),
+    [
+        # recoveries that overlap at the tap; a full window whose ACKs are long on their way; a PDU whose last packet
+        # has an earlier time; a compressed file that is cut short behind blocks that Wireshark numbers
+        (7_600_538, "reordering", "reordering"),
+        (7_604_233, "mid-session", "medium-error"),
+        (7_601_507, "two-connections-one-session", "login-not-authorized"),
+        (7_602_430, "write-r2t-rounds", "snaplen-128"),
+    ],
+)
+def test_damage_that_once_broke_them(case: int, name: str, other: str, tmp_path: Path) -> None:
+    made = tmp_path / "damaged"
+    made.write_bytes(damaged(sample(name).read_bytes(), case, sample(other).read_bytes()))
+    assert invariants.of_capture(made) == []

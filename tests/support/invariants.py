@@ -6,7 +6,6 @@ frame that does not exist, a span that ends before it begins, a negative latency
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 import struct
@@ -61,6 +60,8 @@ _ORDERED: Final = (
 )
 _NUMBERED: Final = {9, 0xBAD, 0x4000_0BAD, 0x204, 0x208, 0x216, 0x217, 0x221, 0x222}
 """Blocks of the systemd journal, custom ones and those of sysdig (Wireshark's wiretap/pcapng.c)."""
+_PIECE: Final = 64
+"""Bytes decompressed at once: what a piece with an error would have given is lost."""
 _NEGATIVE: Final = re.compile(r"(?<![\w.:\]^-])-\d[\d,]*(\.\d)? ?(s|ms|µs|ns|%|bytes)\b")
 """A negative amount in a sentence. One with two decimals is an instant, before the first packet of the capture."""
 _SENTENCES: Final = {"text", "advice", "meaning"}
@@ -106,8 +107,12 @@ def _numbered_blocks(capture: Path) -> int:
     """Blocks of a pcapng that are no packets, but numbered by Wireshark, as far as they can be followed."""
     content = capture.read_bytes()
     if content.startswith(b"\x1f\x8b"):
-        with suppress(EOFError, OSError, zlib.error):
-            content = gzip.decompress(content)
+        # of a file that is cut short or damaged, what there is
+        plain, unpacking = bytearray(), zlib.decompressobj(zlib.MAX_WBITS | 16)
+        with suppress(zlib.error):
+            for at in range(0, len(content), _PIECE):
+                plain += unpacking.decompress(content[at : at + _PIECE])
+        content = bytes(plain)
     count, at = 0, 0
     while content.startswith(b"\x0a\x0d\x0d\x0a") and at + 12 <= len(content):
         kind, length = struct.unpack_from("<II", content, at)

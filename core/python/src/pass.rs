@@ -12,8 +12,10 @@ use crate::columns;
 use crate::errors::CaptureError;
 use crate::source::{self, Failure};
 
-/// Time between two progress reports, and two checks for Ctrl-C.
-const REPORT_EVERY: Duration = Duration::from_millis(100);
+/// Time between two checks for Ctrl-C: each waits for Python, where that imports modules meanwhile.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+/// Time between two progress reports. They hold the limit of memory, of which fast input takes a MiB in a millisecond.
+const REPORT_EVERY: Duration = Duration::from_millis(2);
 
 /// Called by a pass now and then: tells `progress` how far it is, and ends the pass at Ctrl-C, or if a source in Python failed.
 pub struct Reporter {
@@ -32,7 +34,7 @@ impl Reporter {
         if let Some(error) = self.failure.take() {
             return Err(error);
         }
-        if self.last.elapsed() < REPORT_EVERY {
+        if self.last.elapsed() < if self.progress.is_some() { REPORT_EVERY } else { CHECK_EVERY } {
             return Ok(());
         }
         self.last = Instant::now();

@@ -75,9 +75,9 @@ fn undecodable(sequence: &Sequence) -> CaptureError {
 }
 
 /// Packets between two calls of `report`.
-pub(crate) const REPORT_EVERY_PACKETS: u64 = 1 << 14;
+pub(crate) const REPORT_EVERY_PACKETS: u64 = 1 << 11;
 
-/// Reads the inputs to their end. `report` is called every 16,384 packets with the progress, and can end the pass.
+/// Reads the inputs to their end. `report` is called every 2,048 packets with the progress, and can end the pass.
 ///
 /// # Errors
 /// An input is not a capture or cannot be read, and no packet was read before; no input has any packet; the filter is

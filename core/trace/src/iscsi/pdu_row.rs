@@ -50,7 +50,8 @@ pub(super) fn row(pdu: &Pdu<'_>, opcode: Opcode, connection: u32, to_target: boo
     }
     if let Some(last) = pdu.last {
         row.frame_last = last.frame;
-        row.time_last_ns = last.time_ns;
+        // no span ends before it begins, even if the clock was set back
+        row.time_last_ns = last.time_ns.max(row.time_first_ns);
     }
     row
 }

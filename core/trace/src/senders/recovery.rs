@@ -26,7 +26,8 @@ pub struct Sign {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Open {
     cause: Cause,
-    time_first_ns: i64,
+    /// From when on its time counts: not what the recovery before it took.
+    since_ns: i64,
     /// The recovery ends when everything below is acknowledged.
     point: i64,
     /// Time and frame of the last retransmission.
@@ -42,6 +43,8 @@ pub struct Recovery {
     open: Option<Box<Open>>,
     count: u32,
     time_ns: i64,
+    /// Time and frame at which the last completed one ended.
+    ended: (i64, u64),
 }
 
 impl Recovery {
@@ -84,9 +87,11 @@ impl Recovery {
                 })
             });
             self.count += 1;
+            // an ACK that was long on its way to the sender may show the next loss at the tap before the last recovery ends
+            let is_before_end = first.frame <= self.ended.1;
             self.open = Some(Box::new(Open {
                 cause,
-                time_first_ns: first.time_ns,
+                since_ns: if is_before_end { first.time_ns.max(self.ended.0) } else { first.time_ns },
                 point: sign.sent,
                 last: (first.time_ns, first.frame),
                 row,
@@ -117,7 +122,8 @@ impl Recovery {
         }
         let Some(open) = self.open.take_if(|open| una >= open.point) else { return false };
         let (time_ns, frame) = if time_ns < open.last.0 { open.last } else { (time_ns, frame) };
-        self.time_ns = self.time_ns.saturating_add(time_ns.saturating_sub(open.time_first_ns));
+        self.time_ns = self.time_ns.saturating_add(time_ns.saturating_sub(open.since_ns).max(0));
+        self.ended = (time_ns, frame);
         if let Some(row) = open.row {
             let table = &mut **rows.table;
             if let (Some(last_ns), Some(frame_last), Some(after)) =
@@ -185,5 +191,22 @@ mod tests {
         // on its way when the sender retransmitted: the tap is far from it
         assert_eq!(recovery(9, 70), ([10, 20], [100, 200], 100));
         assert_eq!(recovery(15, 150), ([10, 20], [100, 200], 100));
+    }
+
+    #[test]
+    fn no_time_of_two_recoveries_counts_twice() {
+        // the ACK that shows the second loss passes the tap in frame 15, before the last retransmission of the first
+        for (frame, time_ns, both_ns) in [(15, 150, 300), (25, 250, 250), (25, 50, 450)] {
+            let (mut recovery, mut table) = (Recovery::default(), Rare::default());
+            let mut rows = Rows { table: &mut table, wanted: true, connection: 0, is_from_client: true };
+            let sign = |frame, time_ns, sent| Sign { frame, time_ns, pipe: 1000, sent };
+            recovery.retransmit(Cause::Fast, false, sign(10, 100, 1000), 1000, &mut rows);
+            recovery.retransmit(Cause::Fast, false, sign(20, 200, 1000), 1000, &mut rows);
+            assert!(recovery.acknowledge(1000, 12, 120, 1000, &mut rows));
+            recovery.note_sign(sign(frame, time_ns, 2000));
+            recovery.retransmit(Cause::Fast, false, sign(30, 300, 2000), 1000, &mut rows);
+            assert!(recovery.acknowledge(2000, 40, 400, 0, &mut rows));
+            assert_eq!(recovery.time_ns(), both_ns);
+        }
     }
 }

@@ -23,6 +23,7 @@ impl Sender {
         if rows.wanted.sacks {
             self.list_sacks(seen, acknowledged, rows);
         }
+        self.times.pass(seen.time_ns);
         self.times.note(i64::from(seen.window) << seen.window_scale.unwrap_or(0), seen.flags.is_syn());
         if let Some(count) = self.lost_acks.acknowledge(seen, acknowledged, self.segment_bytes()) {
             self.remembered.follow_lost_acks(count, Place::BeforeTap, rows);

@@ -157,6 +157,7 @@ impl Sender {
         if matches!(seen.class, SegmentClass::Probe | SegmentClass::Copy | SegmentClass::Outside) {
             return;
         }
+        self.times.pass(seen.time_ns);
         let is_near = delays.to_sender_ns < TICK_NS;
         let is_echo = !is_near && self.acks.released_ns(seen).is_some();
         self.acks.note_packet(seen, delays.to_sender_ns);
