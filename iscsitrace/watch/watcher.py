@@ -16,6 +16,7 @@ from iscsitrace.measure import budget, waits
 from iscsitrace.measure import capture_health as health
 from iscsitrace.measure.waits import Waits
 from iscsitrace.tables.live_pass import Live, Pace, View
+from iscsitrace.tables.memory import Trimmer
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.watch.distribution import Distribution
 from iscsitrace.watch.figures import NO_LOAD, NOTHING, Line, Load, Transport, busiest, load_of, loads_of, transports_of
@@ -125,11 +126,13 @@ class Watcher:
         self._forgotten_inputs = 0
         self._forgotten_drops: int | None = None
         self._final: View | None = None
+        self._trimmer = Trimmer()
 
     def step(self, patience_s: float = PATIENCE_S) -> Report | None:
         """Reads for at most this time; returns the report of an interval that has ended."""
         step = self.live.advance(patience_s)
         if step == "look":
+            self._trimmer.pass_interval()
             return self._report(self.live.look(), is_last=False)
         if step == "end" and self._final is None:
             self._final = self.live.finish()
