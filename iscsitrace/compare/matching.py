@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from iscsitrace.compare.sides import Side
@@ -12,6 +12,16 @@ from iscsitrace.wording import amounts as wording
 
 BUSY: Final = 0.1
 """Share of the busiest session's bytes from which on another session may be picked."""
+_LIKENESS: Final[tuple[Callable[[Side], Hashable], ...]] = (
+    # an unknown target is like no other
+    lambda side: None if side.target_name is None else (side.operation, side.target_name),
+    lambda side: side.operation,
+    lambda side: side.target_name,
+    lambda _: True,
+)
+"""What two sessions can have in common, the closest likeness first. Of each kind the busiest is enough: with many
+sessions, comparing each with each takes longer than reading them.
+"""
 
 
 def match(
@@ -22,10 +32,9 @@ def match(
     Similar are sessions of the same operation, then those with the same target; among several the busiest.
     InputInvalid where a capture has none, or not the requested one.
     """
-    pairs = [
-        (one, other) for one in _candidates(a, session_a, "first") for other in _candidates(b, session_b, "second")
-    ]
-    return max(pairs, key=lambda pair: _likeness(*pair))
+    candidates = _candidates(a, session_a, "first"), _candidates(b, session_b, "second")
+    alike = next(filter(None, _pairs(*candidates)))
+    return max(alike, key=lambda pair: (pair[0].bytes * pair[1].bytes, -pair[0].session, -pair[1].session))
 
 
 def why_not(a: Side, b: Side) -> str | None:
@@ -63,7 +72,16 @@ def _candidates(sides: Mapping[int, Side], number: int | None, which: str) -> li
     return [side for side in sides.values() if side.bytes >= BUSY * most]
 
 
-def _likeness(a: Side, b: Side) -> tuple[bool, bool, int, int, int]:
-    is_same_target = a.target_name is not None and a.target_name == b.target_name
-    # among equals the first
-    return a.operation == b.operation, is_same_target, a.bytes * b.bytes, -a.session, -b.session
+def _pairs(a: Sequence[Side], b: Sequence[Side]) -> Iterator[list[tuple[Side, Side]]]:
+    """The busiest pair of each kind that both have, for the closest likeness first."""
+    for kind_of in _LIKENESS:
+        one, other = _busiest_by(kind_of, a), _busiest_by(kind_of, b)
+        yield [(one[kind], other[kind]) for kind in one.keys() & other.keys()]
+
+
+def _busiest_by(kind_of: Callable[[Side], Hashable], sides: Iterable[Side]) -> dict[Hashable, Side]:
+    """The busiest of each kind, among equals the first; those of the kind None are left out."""
+    # the last of a kind stays
+    found = {kind_of(side): side for side in sorted(sides, key=lambda side: (side.bytes, -side.session))}
+    found.pop(None, None)
+    return found

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from iscsitrace.compare import matching
+from iscsitrace.compare.sides import Side
 from tests.compare.test_diff import numbers, side
 
 
@@ -31,6 +35,47 @@ def test_an_operation_counts_more_than_a_target_and_a_target_more_than_bytes() -
     a = numbers(side(0, "read", "disk", 500), side(1, "write", "other", 900))
     assert matching.match(a, numbers(side(7, "write", "disk")))[0].session == 1
     assert matching.match(a | numbers(side(2, "read", "other", 900)), numbers(side(7, "read")))[0].session == 0
+
+
+SESSIONS = st.lists(
+    st.builds(
+        side,
+        st.integers(0, 99),
+        st.sampled_from(["read", "write", "block"]),
+        st.sampled_from(["disk", "other", "", None]),
+        st.sampled_from([99, 100, 900, 1_000]),
+    ),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda each: each.session,
+)
+
+
+@given(SESSIONS, SESSIONS)
+def test_no_pair_of_all_is_more_alike(a: list[Side], b: list[Side]) -> None:
+    def likeness(one: Side, other: Side) -> tuple[bool, bool, int, int, int]:
+        is_same_target = one.target_name is not None and one.target_name == other.target_name
+        return (
+            *(one.operation == other.operation, is_same_target),
+            *(one.bytes * other.bytes, -one.session, -other.session),
+        )
+
+    busy = [[one for one in sides if one.bytes * 10 >= max(each.bytes for each in sides)] for sides in (a, b)]
+    best = max(itertools.product(*busy), key=lambda pair: likeness(*pair))
+    assert matching.match(numbers(*a), numbers(*b)) == best
+
+
+def test_sessions_are_not_compared_each_with_each() -> None:
+    class Counted(int):
+        products = 0
+
+        def __mul__(self, other: int) -> int:
+            Counted.products += 1
+            return int(self) * other
+
+    sessions = numbers(*(side(number, target=f"target {number}", moved=Counted(1_000)) for number in range(100)))
+    matching.match(sessions, sessions)
+    assert Counted.products <= len(sessions)
 
 
 @pytest.mark.parametrize(("unknown", "which"), [(0, "first"), (1, "second")])
