@@ -155,12 +155,13 @@ def _folded_widths(grid: Grid, rows: _Rows, columns: int) -> list[int] | None:
 
 
 def _show_aligned(grid: Grid, rows: _Rows, widths: Sequence[int]) -> None:
+    is_number = grid.is_number
     for line in (grid.columns, *rows):
         folded = [_folded(cell, width) for cell, width in zip(line, widths, strict=True)]
         for cells in zip_longest(*folded, fillvalue=""):
             padded = [
                 cell.rjust(width) if is_right else cell.ljust(width)
-                for cell, width, is_right in zip(cells, widths, grid.is_number, strict=True)
+                for cell, width, is_right in zip(cells, widths, is_number, strict=True)
             ]
             click.secho((" " * _COLUMN_GAP).join(padded).rstrip(), bold=True if line is grid.columns else None)
 

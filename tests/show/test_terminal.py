@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 import pytest
 
+from iscsitrace.show import document
 from iscsitrace.show.terminal import show_line, show_table
 
 SENTENCE = "the initiator closed the connection after the login"
@@ -50,6 +51,15 @@ def shown(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     show_table(headings, rows)
     return click.unstyle(capsys.readouterr().out).splitlines()
+
+
+def test_each_cell_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    looked_at: list[str] = []
+    monkeypatch.setattr(document, "_is_number", lambda cell: looked_at.append(cell) is None)
+    rows = [(number, number) for number in range(300)]
+    show_table(("one", "other"), rows)
+    assert len(capsys.readouterr().out.splitlines()) == 301
+    assert len(looked_at) <= 2 * len(rows)
 
 
 def test_headings_are_folded_where_they_make_a_table_too_wide(
