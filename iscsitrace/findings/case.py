@@ -11,6 +11,7 @@ from iscsitrace.findings.surroundings import TapOf, only_tap
 from iscsitrace.findings.thresholds import WORTH_A_CHANGE
 from iscsitrace.measure import system_calls
 from iscsitrace.measure.intervals import Span
+from iscsitrace.measure.line import Times
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.system_calls import SystemCall
 from iscsitrace.relate.jobs.streams import Job
@@ -28,7 +29,7 @@ class Groups:
     mirrors: tuple[Account, ...]
     jobs: tuple[Job, ...]
     cycles: Table
-    lines: Mapping[int, Mapping[int, Span]] = field(default_factory=dict)
+    lines: Mapping[int, Times] = field(default_factory=dict)
     """The sessions that read or write over each line, by its number: when each did."""
     paths: tuple[PathsUse, ...] = ()
     """Volumes of which several paths were in service together."""

@@ -10,6 +10,7 @@ import numpy as np
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.distance import BLOCK_SIZE_SMALL, QUEUE_DEPTH_LOW
 from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
+from iscsitrace.findings.history import NAMED
 from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import FULL, MILLISECOND_NS
 from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
@@ -17,13 +18,12 @@ from iscsitrace.fit.gain import Change
 from iscsitrace.measure import line
 from iscsitrace.measure.by_subject import first_of_each
 from iscsitrace.measure.facts import Array, Facts, path_ns, workloads
-from iscsitrace.measure.line import Line
+from iscsitrace.measure.line import Line, Times
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.workload import MIXED
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
-from iscsitrace.wording.sentences import capital
 
 LEAST: Final = (
     f"Data transfer takes at least {wording.percent(FULL)} of the I/O time, and the packets show the rate of the line"
@@ -46,19 +46,20 @@ def _is_transferring(facts: Facts) -> Array:
 
 def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     subject = case.subject
-    found, sessions = case.once(line.of), tuple[int, ...]()
+    found, times = case.once(line.of), Times()
     if found is None or found.number is None:
         # it is shared with nobody that is known
         found = _paced(subject)
     else:
-        times = case.groups.lines.get(found.number, {})
-        sessions = line.sharing(times, case.sessions[0]) if case.sessions else ()
-    if found is None or (len(sessions) > 1) != is_shared or (not is_shared and line.used_share(subject, found) < FULL):
+        times = case.groups.lines.get(found.number, times)
+    count = times.count(case.sessions[0]) if case.sessions else 0
+    if found is None or (count > 1) != is_shared or (not is_shared and line.used_share(subject, found) < FULL):
         return None
     queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
     if is_shared:
-        shared = f"{len(sessions)} sessions ({', '.join(str(number) for number in sessions)})"
-        text = f"{capital(shared)} share a line and fill it, at {rate(found)}.{queue}"
+        numbers = ", ".join(map(str, times.first(case.sessions[0], NAMED)))
+        more = f" and {count - NAMED} more" if count > NAMED else ""
+        text = f"{count} sessions ({numbers}{more}) share a line and fill it, at {rate(found)}.{queue}"
     else:
         text = f"The line is full, at {rate(found)}.{queue}"
     transfers = subject.stretches("transfer")

@@ -18,11 +18,11 @@ from iscsitrace.fit.conditions import Conditions
 from iscsitrace.fit.cycle_waits import Waits
 from iscsitrace.fit.judgement import Judgement, stalls_ns
 from iscsitrace.fit.points import REASONS, OfConnection, Point, Seen
-from iscsitrace.measure import NEEDED, budget, line
+from iscsitrace.measure import NEEDED, budget
 from iscsitrace.measure import line as lines
 from iscsitrace.measure import path as paths
 from iscsitrace.measure.grouping import Grouping
-from iscsitrace.measure.intervals import Span
+from iscsitrace.measure.line import Times
 from iscsitrace.measure.path import Path
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.spans import Commands, Spans
@@ -263,24 +263,25 @@ def _estimate(values: Array, weights: Array) -> Estimate:
 
 def with_lines(
     points: Sequence[Point],
-    times_by_line: Mapping[int, Mapping[int, Span]],
+    times_by_line: Mapping[int, Times],
     mirrors: Sequence[Mirror],
 ) -> list[Point]:
     """The points with the rate of their line as C. Of a line that another session filled meanwhile, each gets a part:
     there C stays the rate of the bursts. The copies of a mirror are one workload.
     """
-    return [_with_line(point, times_by_line, mirrors) if point.seen.line else point for point in points]
+    mirrored: dict[int, set[int]] = {}
+    for mirror in mirrors:
+        for session in mirror.sessions:
+            mirrored.setdefault(session, {session}).update(mirror.sessions)
+    return [_with_line(point, times_by_line, mirrored) if point.seen.line else point for point in points]
 
 
-def _with_line(
-    point: Point,
-    times_by_line: Mapping[int, Mapping[int, Span]],
-    mirrors: Sequence[Mirror],
-) -> Point:
-    own = {point.session}.union(*(mirror.sessions for mirror in mirrors if point.session in mirror.sessions))
+def _with_line(point: Point, times_by_line: Mapping[int, Times], mirrored: Mapping[int, set[int]]) -> Point:
+    """``mirrored`` are the sessions of the mirrors of each session."""
     number = point.seen.line.number if point.seen.line else None
-    times = times_by_line.get(number, {}) if number is not None else {}
-    seen = replace(point.seen, is_line_shared=not own.issuperset(line.sharing(times, point.session)))
+    times = times_by_line.get(number, Times()) if number is not None else Times()
+    copies = sum(times.are_together(point.session, each) for each in mirrored.get(point.session, {point.session}))
+    seen = replace(point.seen, is_line_shared=times.count(point.session) > copies)
     if seen.own_line is None:
         return replace(point, seen=seen)
     c_bytes_per_s = float(seen.own_line.bytes_per_s)
@@ -315,28 +316,27 @@ SHARED: Final = 0.99
 
 def join(points: Sequence[Point], mirrors: Sequence[Mirror]) -> list[Point]:
     """The points, with those of a mirror joined into one."""
-    in_mirrors = {number for mirror in mirrors for number in mirror.sessions}
-    candidates = [point for point in points if point.session in in_mirrors]
+    mirrors_of: dict[int, list[int]] = {}
+    for number, mirror in enumerate(mirrors):
+        for session in mirror.sessions:
+            mirrors_of.setdefault(session, []).append(number)
+    writes: dict[tuple[int, tuple[int, int, int]], list[int]] = {}
+    for place, point in enumerate(points):
+        for number in mirrors_of.get(point.session, ()) if point.setting.operation == "write" else ():
+            writes.setdefault((number, _asked(point)), []).append(place)
     found: list[Point] = []
     joined: set[int] = set()
-    for point in points:
-        if id(point) in joined:
+    for place, point in enumerate(points):
+        if place in joined:
             continue
-        copies = [point]
-        if point.session in in_mirrors:
-            rest = (each for each in candidates if each is not point and id(each) not in joined)
-            copies += (each for each in rest if _is_mirrored(point, each, mirrors))
-            joined.update(map(id, copies))
-        found.append(_one(copies) if len(copies) > 1 else point)
+        # writes of one mirror, of the same size and queue depth
+        own, asked = mirrors_of.get(point.session, ()), _asked(point)
+        alike = {each for number in own for each in writes.get((number, asked), ())}
+        copies = sorted(each for each in alike - joined if points[each].session != point.session)
+        is_copied = bool(copies) and point.setting.operation == "write"
+        joined.update(copies if is_copied else ())
+        found.append(_one([point, *(points[each] for each in copies)]) if is_copied else point)
     return found
-
-
-def _is_mirrored(one: Point, two: Point, mirrors: Sequence[Mirror]) -> bool:
-    """Whether both are writes of one mirror, of the same size and queue depth."""
-    if {one.setting.operation, two.setting.operation} != {"write"} or _asked(one) != _asked(two):
-        return False
-    both = {one.session, two.session}
-    return len(both) > 1 and any(both <= set(mirror.sessions) for mirror in mirrors)
 
 
 def _one(copies: Sequence[Point]) -> Point:

@@ -5,8 +5,11 @@ The estimate is that of the table ``senders`` (docs/method.md, section 4); nothi
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -133,7 +136,36 @@ def rows_of_each(connections: Table, senders: Table, place: Array, count: int) -
     return np.append(own, -1)[found]
 
 
-def times_by_line(source: Source) -> dict[int, dict[int, Span]]:
+class Times(dict[int, Span]):
+    """When each session of a line read or wrote over it, by its number in order.
+
+    All hosts of a target may be one line's sessions: nothing here compares each with each.
+    """
+
+    def are_together(self, one: int, other: int) -> bool:
+        """Whether one session read or wrote while the other did."""
+        if one not in self or other not in self:
+            return False
+        return self[one][0] < self[other][1] and self[other][0] < self[one][1]
+
+    def count(self, session: int) -> int:
+        """How many sessions read or wrote while this one did, this one included."""
+        if session not in self:
+            return 0
+        firsts_ns, lasts_ns = self._sorted
+        first_ns, last_ns = self[session]
+        return max(0, bisect_left(firsts_ns, last_ns) - bisect_right(lasts_ns, first_ns))
+
+    def first(self, session: int, most: int) -> list[int]:
+        """The first of these sessions."""
+        return list(islice((each for each in self if self.are_together(session, each)), min(most, self.count(session))))
+
+    @cached_property
+    def _sorted(self) -> tuple[list[int], list[int]]:
+        return sorted(first_ns for first_ns, _ in self.values()), sorted(last_ns for _, last_ns in self.values())
+
+
+def times_by_line(source: Source) -> dict[int, Times]:
     """The sessions that read or wrote over each line, by its number: each from the first command that moved data to the
     last status.
     """
@@ -150,15 +182,10 @@ def times_by_line(source: Source) -> dict[int, dict[int, Span]]:
         if (session := session_of.get(connection, -1)) >= 0:
             found.setdefault(line, set()).add(session)
     times = _times_of_transfers(source("cycles")) if found else {}
-    return {line: {each: times[each] for each in sorted(sessions) if each in times} for line, sessions in found.items()}
-
-
-def sharing(times: Mapping[int, Span], session: int) -> tuple[int, ...]:
-    """The sessions of a line that read or wrote while this one did, this one included."""
-    own = times.get(session)
-    if own is None:
-        return ()
-    return tuple(each for each, (first_ns, last_ns) in times.items() if own[0] < last_ns and first_ns < own[1])
+    return {
+        line: Times({each: times[each] for each in sorted(sessions) if each in times})
+        for line, sessions in found.items()
+    }
 
 
 def _times_of_transfers(cycles: Table) -> dict[int, Span]:

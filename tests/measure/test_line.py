@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
 from iscsitrace.measure import line
 from iscsitrace.measure.line import Line
+from tests.support.calls import calls_of
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS, table
 
@@ -73,5 +78,22 @@ def test_sessions_share_a_line_whose_number_their_connections_have() -> None:
 
 
 def test_sessions_share_a_line_while_both_read_or_write() -> None:
-    times = {0: (0, 100), 1: (99, 150), 2: (100, 150)}
-    assert [line.sharing(times, session) for session in (0, 1, 2, 3)] == [(0, 1), (0, 1, 2), (1, 2), ()]
+    times = line.Times({0: (0, 100), 1: (99, 150), 2: (100, 150)})
+    assert [times.first(session, 9) for session in (0, 1, 2, 3)] == [[0, 1], [0, 1, 2], [1, 2], []]
+    assert [times.count(session) for session in (0, 1, 2, 3)] == [2, 3, 2, 0]
+    assert times.first(1, 2) == [0, 1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9))))
+def test_sessions_are_counted_as_by_comparing_each_with_each(drawn: list[tuple[int, int]]) -> None:
+    times = line.Times({number: (first, first + length) for number, (first, length) in enumerate(drawn)})
+    for one in times:
+        together = [other for other in times if times.are_together(one, other)]
+        assert (times.count(one), times.first(one, len(times))) == (len(together), together)
+
+
+def test_sessions_are_not_compared_each_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = line.Times(dict.fromkeys(range(100), (0, 1)))
+    compared = calls_of(monkeypatch, line.Times, "are_together")
+    assert all((times.count(number), times.first(number, 8)) == (100, [*range(8)]) for number in times)
+    assert len(compared) == 8 * len(times)

@@ -18,3 +18,10 @@ def calls_of(patch: pytest.MonkeyPatch, owner: type, name: str) -> list[tuple[An
 
     patch.setattr(owner, name, counted)
     return called
+
+
+def rows_of(selections: list[tuple[Any, ...]]) -> int:
+    """How many rows calls of a method `select` look at, of a table or of columns: a mask looks at each."""
+    return sum(
+        len(range(*index.indices(len(own)))) if isinstance(index, slice) else len(index) for own, index in selections
+    )
