@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from iscsitrace.findings.finding import LEAST_COST_NS, Advice, Observation, Prob
 from iscsitrace.findings.history import History
 from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.statuses import Array, Outcome, Statuses, StatusGroup
+from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import status_classes as classes
@@ -73,8 +74,8 @@ def _side(history: History, group: StatusGroup) -> str | None:
     status_class = group.status.status_class
     if status_class is not classes.OUT_OF_RANGE:
         return status_class.points_to
-    units = history.source("logical_units").rows(("session", "lun", "block_count"))
-    counts = [row["block_count"] for row in units if row["session"] in history.sessions and row["lun"] == group.lun]
+    sizes = history.source.once(_block_counts)
+    counts = [count for number in history.sessions for count in sizes.get((number, group.lun), ())]
     cycles = group.cycles
     ends = cycles.raw("lba").astype(np.int64) + cycles.raw("block_count").astype(np.int64)
     is_known = known(cycles, "lba") & known(cycles, "block_count")
@@ -83,6 +84,14 @@ def _side(history: History, group: StatusGroup) -> str | None:
     if ends.max() <= min(counts):
         return "the target, which reported a capacity that includes these blocks"
     return "the initiator, which addressed blocks beyond the end" if ends.min() > max(counts) else None
+
+
+def _block_counts(trace: Surroundings) -> dict[tuple[int, int | None], list[Any]]:
+    """The sizes that were reported of each logical unit, by its session and LUN; None where one is unknown."""
+    found: dict[tuple[int, int | None], list[Any]] = {}
+    for row in trace("logical_units").rows(("session", "lun", "block_count")):
+        found.setdefault((row["session"], row["lun"]), []).append(row["block_count"])
+    return found
 
 
 def _of_others(history: History, groups: Sequence[StatusGroup]) -> Observation | None:

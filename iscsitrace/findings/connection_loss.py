@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -144,27 +145,41 @@ def _with_others(history: History, loss: Loss) -> str:
     if loss.end is None:
         return ""
     row = history.connections_of[loss.session][0]
-    ends = history.source.once(_ends).get((row["target_address"], loss.end.by), ())
-    others = [
-        at_ns for session, at_ns in ends if session not in history.sessions and abs(at_ns - loss.lost_ns) <= _AT_ONCE_NS
-    ]
+    place, ends = (row["target_address"], loss.end.by), history.source.once(_ends)
+    own = sorted(at_ns for number in history.sessions for at_ns in ends.by_session.get((*place, number), ()))
+    others = _count_at(ends.every.get(place, ()), loss.lost_ns) - _count_at(own, loss.lost_ns)
     if not others:
         return ""
-    count = wording.count(len(others), "other session")
-    lost = "its connection" if len(others) == 1 else "their connections"
+    count = wording.count(others, "other session")
+    lost = "its connection" if others == 1 else "their connections"
     return f"{capital(count)} of this target lost {lost} at the same time: one cause."
 
 
-def _ends(trace: Surroundings) -> dict[tuple[str, str], list[tuple[int, int]]]:
-    """Sessions that ended without a logout, and when, by the address of their target and who ended them."""
+def _count_at(times_ns: Sequence[int], at_ns: int) -> int:
+    """How many of these times, which are in order, are at the same time."""
+    return bisect_right(times_ns, at_ns + _AT_ONCE_NS) - bisect_left(times_ns, at_ns - _AT_ONCE_NS)
+
+
+class _Ends(NamedTuple):
+    """When connections of sessions ended without a logout, by the address of their target and who ended them."""
+
+    every: dict[tuple[str, str], list[int]]
+    """In order."""
+    by_session: dict[tuple[str, str, int], list[int]]
+
+
+def _ends(trace: Surroundings) -> _Ends:
     sessions = trace("sessions")
     is_lost = np.isin(sessions["end"].astype(str), ENDS_BY_LOSS)
     lost = {*sessions.raw("session")[is_lost].tolist()}
-    found: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    found = _Ends({}, {})
     for row in trace("connections").rows():
         end = end_of(row) if row["session"] in lost else None
         if end is not None:
-            found.setdefault((row["target_address"], end.by), []).append((row["session"], end.at_ns))
+            found.every.setdefault((row["target_address"], end.by), []).append(end.at_ns)
+            found.by_session.setdefault((row["target_address"], end.by, row["session"]), []).append(end.at_ns)
+    for times_ns in found.every.values():
+        times_ns.sort()
     return found
 
 

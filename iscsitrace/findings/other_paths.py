@@ -48,31 +48,53 @@ def retried(history: History, rows: Array, since_ns: Array, within_ns: int) -> R
     is_asked = np.isin(own, with_paths) & known(cycles, "lba")[rows]
     if not is_asked.any():
         return Retried(found, ())
-    several = np.unique(own[is_asked])
-    every = history.source("cycles")
-    is_other = np.isin(history.source.once(_volumes_by_row), several) & ~np.isin(every.raw("session"), history.sessions)
-    is_other &= (every.raw("status") == 0) & known(every, "status_ns")
-    is_other &= np.isin(every.raw("lba"), cycles.raw("lba")[rows[is_asked]])
-    others = np.flatnonzero(is_other)
-    done: dict[tuple[Any, ...], list[int]] = {}
-    keys = zip(
-        history.source.once(_volumes_by_row)[others].tolist(),
-        *(every.raw(name)[others].tolist() for name in _ADDRESS),
-        strict=True,
-    )
-    for other, key in zip(others.tolist(), keys, strict=True):
-        done.setdefault(key, []).append(other)
-    first_ns, status_ns = every.raw("command_first_ns"), every.raw("status_ns")
+    every, done, own_sessions = history.source("cycles"), history.source.once(_done), np.array(history.sessions)
     sessions = set()
     for at in np.flatnonzero(is_asked).tolist():
-        key = (int(own[at]), *(cycles.raw(name)[rows[at]].item() for name in _ADDRESS))
         since = int(since_ns[at])
-        for other in done.get(key, ()):
-            if since <= first_ns[other] <= since + within_ns:
-                found[at] = status_ns[other]
-                sessions.add(int(every.raw("session")[other]))
-                break
+        others = done.at(own[at], cycles.raw("lba")[rows[at]], since, since + within_ns)
+        is_other = ~np.isin(every.raw("session")[others], own_sessions)
+        for name in _ADDRESS:
+            is_other &= every.raw(name)[others] == cycles.raw(name)[rows[at]]
+        if is_other.any():
+            other = int(others[is_other].min())
+            found[at] = every.raw("status_ns")[other]
+            sessions.add(int(every.raw("session")[other]))
     return Retried(found, tuple(sorted(sessions)))
+
+
+@dataclass(frozen=True)
+class _Done:
+    """The commands that ended well, of volumes with several paths, in order of volume, block and time."""
+
+    rows: Array
+    """Of ``cycles``."""
+    volumes: Array
+    lbas: Array
+    firsts_ns: Array
+
+    def at(self, volume: np.integer[Any], lba: np.integer[Any], from_ns: int, to_ns: int) -> Array:
+        """The rows of those that begin with this block and were issued within a time."""
+        begin, end = 0, len(self.rows)
+        for values, first, last in (
+            (self.volumes, volume, volume),
+            (self.lbas, lba, lba),
+            (self.firsts_ns, from_ns, to_ns),
+        ):
+            # a value of another type would make it convert all of them
+            low, high = np.array([first, last], dtype=values.dtype)
+            within = values[begin:end]
+            begin, end = begin + np.searchsorted(within, low), begin + np.searchsorted(within, high, side="right")
+        return self.rows[begin:end]
+
+
+def _done(trace: Surroundings) -> _Done:
+    cycles, volumes_by_row = trace("cycles"), trace.once(_volumes_by_row)
+    is_done = np.isin(volumes_by_row, trace.once(_with_paths)) & known(cycles, "lba")
+    rows = np.flatnonzero(is_done & (cycles.raw("status") == 0) & known(cycles, "status_ns"))
+    columns = [each[rows] for each in (volumes_by_row, cycles.raw("lba"), cycles.raw("command_first_ns"))]
+    order = np.lexsort(columns[::-1])
+    return _Done(rows[order], *(each[order] for each in columns))
 
 
 def _with_paths(trace: Surroundings) -> Array:

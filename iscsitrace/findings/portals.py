@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -93,28 +94,31 @@ class _Absent:
     portal: Portal
     frame: int | None
     """The Text Response that lists it."""
-    others: tuple[Portal, ...]
-    """The other portals of that list."""
+    listed: tuple[Portal, ...]
+    """All portals of that list."""
     asked: Unanswered
+
+    @property
+    def others(self) -> tuple[Portal, ...]:
+        """The other portals of that list."""
+        return tuple(other for other in self.listed if other != self.portal)
 
 
 def _absent(history: History) -> list[_Absent]:
     """The absent portals that SendTargets listed to the initiator of a story, those asked for longest first."""
     questions = history.source.once(host_questions)
     tried = history.source.once(_tried)
+    askers = {row["connection"]: row["initiator_address"] for row in history.story.connections}
     found = {}
     for row in history.rows("texts").rows(("connection", "response_text", "response_frame", "response_ns")):
-        asker = next(
-            each["initiator_address"] for each in history.story.connections if each["connection"] == row["connection"]
-        )
+        asker = askers[row["connection"]]
         addresses = [text for _, addresses in targets(row["response_text"] or "") for text in addresses]
         listed = tuple(place for place in map(portal, addresses) if place is not None)
         for place in listed:
             asked = questions.unanswered("neighbor", asker, place[0])
             is_later = asked is not None and asked.to_ns >= (row["response_ns"] or 0) + SYN_SILENCE_NS
             if asked is not None and is_later and (asker, place) not in tried:
-                others = tuple(other for other in listed if other != place)
-                found[place] = _Absent(place, row["response_frame"], others, asked)
+                found[place] = _Absent(place, row["response_frame"], listed, asked)
     return sorted(found.values(), key=lambda each: each.asked.from_ns - each.asked.to_ns)
 
 
@@ -241,8 +245,8 @@ def _named(history: History, portal: Portal) -> str:
 def _others(history: History, portal: Portal) -> str:
     """Whether other initiators reach it: then it is the path or a filter, not the portal."""
     own = history.story.connections[0]["initiator_address"]
-    others = sorted(history.source.once(_reached).get(portal, set()) - {own})
-    return f"{others[0]} can reach it." if others else ""
+    other = next((each for each in history.source.once(_first_to_reach).get(portal, ()) if each != own), None)
+    return f"{other} can reach it." if other else ""
 
 
 def _tried(trace: Surroundings) -> set[tuple[str, Portal]]:
@@ -262,6 +266,11 @@ def _reached(trace: Surroundings) -> dict[Portal, set[str]]:
         if row["syn_ack_ns"] is not None:
             found.setdefault((row["target_address"], row["target_port"]), set()).add(row["initiator_address"])
     return found
+
+
+def _first_to_reach(trace: Surroundings) -> dict[Portal, list[str]]:
+    """The first two by name of the initiators that reached a portal: one of them is another one."""
+    return {place: heapq.nsmallest(2, reached) for place, reached in trace.once(_reached).items()}
 
 
 def _may_be_unreachable(facts: Facts) -> Array:

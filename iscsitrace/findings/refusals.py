@@ -12,8 +12,10 @@ from iscsitrace.findings.finding import LEAST_SHARE, NEXT_LOGIN, Advice, Observa
 from iscsitrace.findings.history import History
 from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.statuses import RETRY_NS, Statuses, StatusGroup, outcome
+from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.measure.data_commands import is_operation
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import status_classes as classes
 from iscsitrace.wording.sentences import capital
@@ -92,13 +94,11 @@ def _served(found: Statuses, groups: Sequence[StatusGroup]) -> list[str]:
 def _holder(history: History, refused: StatusGroup) -> tuple[str, str | None]:
     """Who reserved the LUN, as far as the capture shows it: as a sentence, and as a side."""
     lun, last_ns = refused.lun, int(refused.cycles.raw("status_ns").max())
-    cycles = history.source("cycles")
-    is_taken = is_operation(cycles, "persistent_reserve_out", "reserve") & (cycles.raw("status") == 0)
-    is_taken &= known(cycles, "session") & ~np.isin(cycles.raw("session"), history.sessions)
-    is_taken &= known(cycles, "status_ns") & (cycles.raw("status_ns") <= last_ns)
-    rows = list(cycles.select(is_taken).rows())
+    reserved = history.source.once(_reserved)
+    is_taken = ~np.isin(reserved.raw("session"), history.sessions) & (reserved.raw("status_ns") <= last_ns)
+    rows = list(reserved.select(is_taken).rows())
     targets = {row["target_name"] for row in history.story.sessions}
-    sessions = {row["session"]: row for row in history.source("sessions").rows()}
+    sessions = history.source.once(_names)
     takers = [
         row
         for row in rows
@@ -113,6 +113,19 @@ def _holder(history: History, refused: StatusGroup) -> tuple[str, str | None]:
         f"{history.since_start(taker['status_ns'])} (frame {taker['command_frame']}).",
         f"the initiator {name}" if name else f"the initiator of session {taker['session']}",
     )
+
+
+def _reserved(trace: Surroundings) -> Table:
+    """The commands of all sessions that may have taken a reservation."""
+    cycles = trace("cycles")
+    is_taken = is_operation(cycles, "persistent_reserve_out", "reserve") & (cycles.raw("status") == 0)
+    return cycles.select(is_taken & known(cycles, "session") & known(cycles, "status_ns"))
+
+
+def _names(trace: Surroundings) -> dict[int, dict[str, Any]]:
+    """The names of initiator and target of each session."""
+    rows = trace("sessions").rows(("session", "initiator_name", "target_name"))
+    return {row["session"]: row for row in rows}
 
 
 def _takes(row: dict[str, Any]) -> bool:
