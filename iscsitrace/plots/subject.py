@@ -44,8 +44,9 @@ def of_trace(trace: Trace, view: View) -> Subject:
 
 def describe(captures: Sequence[str], connections: Table, coverage: Sequence[Coverage], view: View) -> Subject:
     """The facts of a view; RTTs only where it has one connection."""
-    rows = [row for row in connections.rows() if row["connection"] in view.connections]
-    parts = [part for part in coverage if part.connection in view.connections]
+    shown = frozenset(view.connections)
+    rows = [row for row in connections.rows() if row["connection"] in shown]
+    parts = [part for part in coverage if part.connection in shown]
     positions = {tap.position(row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]) for row in rows}
     only = rows[0] if len(rows) == 1 else None
     return Subject(

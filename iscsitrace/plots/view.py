@@ -212,7 +212,8 @@ def _connections(connections: Table, zoom: Zoom) -> list[dict[str, Any]]:
         raise InputInvalid("nothing to draw: the capture has no iSCSI connection")
     if zoom.session is not None:
         known = ", ".join(str(number) for number in dict.fromkeys(row["session"] for row in rows))
-        rows = [row for row in rows if row["session"] in (zoom.session, *zoom.story)]
+        wanted = {zoom.session, *zoom.story}
+        rows = [row for row in rows if row["session"] in wanted]
         if not rows:
             raise InputInvalid(f"there is no session {zoom.session}; there are {known}")
     if zoom.connection is not None:

@@ -63,7 +63,8 @@ def describe(
     first, rest = entries(diagnosis, order, session)
     lead = first.tell() if first else None
     others = [each.tell() for each in rest[: LISTED if len(rest) <= LISTED else IN_FULL]]
-    main = next((number for number in order if lead and number in lead.sessions), None)
+    of_lead = frozenset(lead.sessions) if lead else ()
+    main = next((number for number in order if number in of_lead), None)
     remedies, looks = Remedies(), inline.Looks()
     opening = Opening("Diagnosis", "No iSCSI session was found.")
     found: list[Section] = []

@@ -40,7 +40,7 @@ def opening(
     """What the report says first of a session or story, of which all of this was ``told``; ``yardsticks`` are what its
     throughput is compared with, in bytes/s.
     """
-    rows = [row for row in trace.connections.rows() if subject.has(row)]
+    rows = subject.rows_of(trace.connections)
     return Opening(
         question=f"Diagnosis of {subject.label}",
         headline=subject.headline.text,
@@ -81,7 +81,7 @@ def findings(lead: Subject, first: Findings, rest: Iterable[Subject], remedies: 
 
 def _names(trace: Trace, subject: Subject) -> str:
     """Initiator and target, of the first login of them that was captured."""
-    sessions = [row for row in trace.sessions.rows() if row["session"] in subject.sessions]
+    sessions = list(trace.sessions.select(np.isin(trace.sessions.raw("session"), subject.sessions)).rows())
     named = [row for row in sessions if row["initiator_name"] is not None or row["target_name"] is not None]
     if not named:
         return "names unknown: the login was not captured" if sessions else "no login was captured"

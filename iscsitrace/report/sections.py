@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import numpy as np
+
 from iscsitrace.measure import capture_health, connection_counts, operations, waits
 from iscsitrace.measure.selection import display_filter
 from iscsitrace.relate.loads import Loads
@@ -88,7 +90,8 @@ def _loads(trace: Trace) -> Section:
 
 
 def _parameters(trace: Trace, sessions: tuple[int, ...]) -> Section:
-    rows = [row for row in trace.parameters.rows() if row["session"] in sessions and row["source"] != "offered"]
+    parameters = trace.parameters.select(np.isin(trace.parameters.raw("session"), sessions))
+    rows = [row for row in parameters.rows() if row["source"] != "offered"]
     known = summary.offers(rows) if rows else "The capture has no login, so the parameters are unknown."
     return Section("Login parameters", (known,), "parameters")
 

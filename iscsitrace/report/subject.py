@@ -43,11 +43,10 @@ class Subject:
         cycles = trace.cycles
         return cycles.select(known(cycles, "session") & np.isin(cycles.raw("session"), self.sessions))
 
-    def has(self, connection: Mapping[str, Any]) -> bool:
-        """Whether a row of ``connections`` belongs to it."""
-        if self.connections is not None:
-            return connection["connection"] in self.connections
-        return connection["session"] in self.sessions
+    def rows_of(self, connections: Table) -> list[dict[str, Any]]:
+        """Its rows of ``connections``."""
+        name, own = ("session", self.sessions) if self.connections is None else ("connection", self.connections)
+        return list(connections.select(known(connections, name) & np.isin(connections.raw(name), own)).rows())
 
 
 def of_session(opinion: Opinion) -> Subject:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,17 @@ def test_retransmissions_are_a_share_of_the_data_of_their_step() -> None:
     assert found.resent_share[0] == pytest.approx(500 / first)
     assert np.nansum(found.resent_share[1:]) == 0
     assert computed().resent_share is None
+
+
+def test_the_memory_of_many_connections_grows_with_them_and_not_with_their_square() -> None:
+    count = 2_000
+    cycles = reads(*((number, number, number + 30, 10) for number in range(count)))
+    tracemalloc.start()
+    counts = connections._in_use(cycles)[1]
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert counts.max() == 30
+    assert peak_bytes < count**2
 
 
 def test_nothing_to_draw_is_one_line() -> None:

@@ -17,6 +17,8 @@ from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kinds import rtt
 from iscsitrace.plots.view import View, Zoom
+from iscsitrace.tables.table import Table
+from tests.support.calls import calls_of, rows_of
 from tests.support.tables_by_hand import MS, table
 
 STEP = rtt.WINDOW_NS
@@ -69,6 +71,25 @@ def test_the_direction_is_that_of_the_view_if_data_of_it_were_measured() -> None
     assert (course.to_target, course.least_ns[0]) == (True, 12 * MS)
     assert rtt.title(curves(out)) == "Round-trip time under load, data to the target"
     assert rtt.title(curves(out, window(0, 13, 13, connection=1))) == "Round-trip time under load"
+
+
+def test_the_rows_of_a_connection_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 300
+    view = View(0, 0, 4 * STEP, tuple(range(count)), to_target=False)
+    windows = [window(0, 1, 1, connection=number) for number in range(count)]
+    both = [{"connection": number} for number in range(count)]
+    selections = calls_of(monkeypatch, Table, "select")
+    assert (
+        curves(
+            *windows,
+            connections=tuple(map(connection, range(count))),
+            senders=tuple(both),
+            again=tuple(both),
+            view=view,
+        ).measured_count
+        == count
+    )
+    assert rows_of(selections) <= 10 * count
 
 
 def test_a_path_is_known_where_both_sides_of_the_tap_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -124,8 +125,9 @@ def test_a_story_has_the_findings_and_the_time_of_its_sessions_each_problem_once
     assert found.failure is lost
     assert found.time is not None
     assert (found.time.jobs_ns, found.time.total_ns, found.time.uses_ns) == (7, 14, {"scan": 7})
-    assert [found.has(row) for row in connections] == [True, True]
-    assert not found.has({"connection": 7, "session": 0})
+    every = table("connections", {"connection": 7, "session": 0}, *connections)
+    assert [row["connection"] for row in found.rows_of(every)] == [5, 6]
+    assert [row["connection"] for row in replace(found, connections=None).rows_of(every)] == [7, 5]
     alone = of_story(StoryOpinion(Story((0,), (5, 6), *rows), "session 0", Headline("Slow."), []), opinions)
     assert (alone.label, alone.headline.text, alone.failure) == ("session 0", "", None)
 

@@ -94,9 +94,9 @@ def _in_use(picked: Table) -> tuple[Array, Array, dict[int, tuple[int, int]]]:
         number: (int(starts[rows].min()), int(ends[rows].max()))
         for number, rows in grouped(picked.raw("connection")).items()
     }
-    firsts, lasts = np.array([*spans.values()], dtype=np.int64).T
+    firsts, lasts = np.sort(np.array([*spans.values()], dtype=np.int64), axis=0).T
     changes = np.unique(np.concatenate([firsts, lasts]))
-    counts = (firsts[:, None] <= changes[:-1]).sum(axis=0) - (lasts[:, None] <= changes[:-1]).sum(axis=0)
+    counts = np.searchsorted(firsts, changes[:-1], side="right") - np.searchsorted(lasts, changes[:-1], side="right")
     return changes, counts, spans
 
 
@@ -110,8 +110,9 @@ def _jain(owners: Array, step: Array, sizes: Array, edges_ns: Array, spans: dict
     """Jain's index of each step."""
     count = len(edges_ns) - 1
     sums, squares, members = np.zeros(count), np.zeros(count), np.zeros(count)
+    rows = grouped(owners)
     for number, (first_ns, last_ns) in spans.items():
-        own = owners == number
+        own = rows[number]
         carried = np.bincount(step[own], sizes[own], count)
         is_there = (edges_ns[:-1] >= first_ns) & (edges_ns[1:] <= last_ns)
         sums += carried * is_there

@@ -76,12 +76,10 @@ def compute(source: Source, shown: View) -> Lanes:
         (events.raw("time_ns") <= shown.end_ns) & (selection.ends_ns(events, shown.end_ns) >= shown.start_ns)
     )
     wanted = set(shown.connections)
-    found = [
-        (story, number)
-        for story in stories.find(source)
-        for number in (*story.numbers, *([None] if any(row["session"] is None for row in story.connections) else []))
-        if any(row["session"] == number and row["connection"] in wanted for row in story.connections)
-    ]
+    found = []
+    for story in stories.find(source):
+        there = {row["session"] for row in story.connections if row["connection"] in wanted}
+        found += [(story, number) for number in (*story.numbers, None) if number in there]
     own = _rows_by_lane(events, found)
     if len(found) > LANES:
         worst = [int(events.raw("severity")[rows].max(initial=0)) for rows in own]

@@ -18,6 +18,7 @@ from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import DurationAxis, TimeAxis, duration
 from iscsitrace.plots.view import View
 from iscsitrace.tables.nulls import numbers_of
+from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording.amounts import count
@@ -82,14 +83,15 @@ def compute(
     is_decimated = len(steps) < (view.end_ns - view.start_ns) / WINDOW_NS
     paths = dict(zip(connections.raw("connection").tolist(), _paths_ns(connections, senders), strict=True))
     found = []
-    for number in np.unique(rows.raw("connection")).tolist():
-        own = rows.select(rows.raw("connection") == number)
+    measured, sent, again_of = (Partition(each, each.raw("connection")) for each in (rows, senders, retransmissions))
+    for number in measured:
+        own = measured.rows(number)
         # the round trip is the same with data of either direction
         to_target = view.to_target if (own.raw("to_target") == view.to_target).any() else not view.to_target
         own = own.select(own.raw("to_target") == to_target)
         edges, least, median = _steps(own, steps if is_decimated else None)
-        queue_ns, delay_ns = _queue(senders, number, to_target=to_target)
-        again = _times_by_cause(retransmissions, number, view, to_target=to_target)
+        queue_ns, delay_ns = _queue(sent.rows(number), to_target=to_target)
+        again = _times_by_cause(again_of.rows(number), view, to_target=to_target)
         found.append(Course(number, to_target, paths[number], edges, least, median, queue_ns, delay_ns, again))
     shown = found
     if len(found) > detail.top:
@@ -120,8 +122,8 @@ def _steps(rows: Table, steps_ns: Array | None) -> tuple[Array, Array, Array]:
     return steps_ns, lows, highs
 
 
-def _queue(senders: Table, connection: int, *, to_target: bool) -> tuple[int, int | None]:
-    chosen = np.flatnonzero((senders.raw("connection") == connection) & (senders.raw("to_target") == to_target))
+def _queue(senders: Table, *, to_target: bool) -> tuple[int, int | None]:
+    chosen = np.flatnonzero(senders.raw("to_target") == to_target)
     if not len(chosen):
         return 0, None
     own = senders.select(chosen[:1])
@@ -129,12 +131,10 @@ def _queue(senders: Table, connection: int, *, to_target: bool) -> tuple[int, in
     return int(own.raw("standing_queue_ns")[0]), delay_ns if delay_ns >= 0 else None
 
 
-def _times_by_cause(retransmissions: Table, connection: int, view: View, *, to_target: bool) -> dict[str, Array]:
-    """The first retransmission in each pixel column, by cause."""
+def _times_by_cause(retransmissions: Table, view: View, *, to_target: bool) -> dict[str, Array]:
+    """The first retransmission of a connection in each pixel column, by cause."""
     own = retransmissions.select(
-        (retransmissions.raw("connection") == connection)
-        & (retransmissions.raw("to_target") == to_target)
-        & view.covers(retransmissions.raw("time_ns"))
+        (retransmissions.raw("to_target") == to_target) & view.covers(retransmissions.raw("time_ns"))
     )
     times, causes = own.raw("time_ns"), own["cause"]
     column_ns = max(1, (view.end_ns - view.start_ns) // _MARK_COLUMNS)
