@@ -16,7 +16,7 @@ from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.distribution import NO_VALUES, PERCENTILES, named, percentiles, rank
 from iscsitrace.measure.throughput import NANOSECONDS
 from iscsitrace.measure.waits import UNKNOWN, Waits, slowest
-from iscsitrace.tables.numbers import sums_of
+from iscsitrace.tables.numbers import grouped, sums_of
 from iscsitrace.tables.table import Table
 from iscsitrace.watch.hangs import NO_HANG, Hang
 
@@ -208,10 +208,12 @@ def loads_of(
             columns, latencies, sizes, strict=True
         )
     }
-    # few groups have commands without a status
     hung = in_flight or {}
+    if not hung and not waited.is_lost.any():
+        return found
+    rows, none = grouped(groups), np.zeros(0, dtype=np.intp)
     for number in {*hung, *groups[waited.is_lost].tolist()}:
-        own = waited.select(groups == number)
+        own = waited.select(rows.get(number, none))
         tail = slowest(own.latencies_ns, own.lost_ns, hung.get(number, NOTHING))
         load = found.get(number, replace(NO_LOAD, length_ns=length_ns))
         found[number] = replace(load, latency_ns=percentiles(own.latencies_ns, tail))

@@ -21,6 +21,7 @@ from iscsitrace.measure.waits import Waits
 from iscsitrace.tables import coverage
 from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.phases import LATENCY_PHASES
 from iscsitrace.tables.table import Table
 from iscsitrace.watch.distribution import EXACT, Distribution
@@ -190,10 +191,10 @@ class Totals:
             own = codes == code
             self._operation(code, cycles).add(cycles.select(own), waited.select(own))
         *of_sessions, whole = throughput.measure(cycles, waited)
-        session, ends_ns = cycles.raw("session"), waited.ends_ns(cycles)
+        rows, ends_ns = grouped(cycles.raw("session")), waited.ends_ns(cycles)
         for volume in of_sessions:
             if volume.session is not None:
-                own = session == volume.session
+                own = rows[volume.session]
                 self._sessions[volume.session].add(volume, cycles.select(own), ends_ns[own], settled_ns)
         self._all.add(whole, cycles, ends_ns, settled_ns)
         depths, counts = np.unique(cycles.raw("queue_depth"), return_counts=True)

@@ -17,6 +17,7 @@ from iscsitrace.measure import capture_health as health
 from iscsitrace.measure.waits import Waits
 from iscsitrace.tables.live_pass import Live, Pace, View
 from iscsitrace.tables.memory import Trimmer
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.watch.distribution import Distribution
 from iscsitrace.watch.figures import NO_LOAD, NOTHING, Line, Load, Transport, busiest, load_of, loads_of, transports_of
@@ -348,12 +349,7 @@ def _add(latency: Distribution, waited: Waits) -> None:
 
 def _parts(waited: Waits, groups: NDArray[Any]) -> dict[int, Waits]:
     """The waits, by session or connection."""
-    order = np.argsort(groups, kind="stable")
-    numbers, starts = np.unique(groups[order], return_index=True)
-    if not len(numbers):
-        return {}
-    rows = np.split(order, starts[1:])
-    return {number: waited.select(own) for number, own in zip(numbers.tolist(), rows, strict=True)}
+    return {number: waited.select(rows) for number, rows in grouped(groups).items()}
 
 
 def _old(hangs: Iterable[Hang]) -> NDArray[Any]:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
+from iscsitrace.measure.waits import Waits
+from iscsitrace.tables.table import Table
 from iscsitrace.watch.figures import NO_LOAD, load_of, loads_of, transports_of
+from iscsitrace.watch.totals import Totals
+from tests.support.calls import calls_of, rows_of
 from tests.support.tables_by_hand import MS, table, with_waits
 
 NOTHING = {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
@@ -56,6 +61,16 @@ def test_commands_that_hang_or_were_lost_are_the_slowest() -> None:
     }
     assert (found[7].task_count, found[7].queue_depth_max) == (0, None)
     assert load_of(*with_waits([]), 1, np.array([6 * MS])).latency_ns["max"] == 6 * MS
+
+
+def test_the_rows_of_a_group_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand sessions of which each lost a command, none looks at the commands of the others."""
+    lost = [{"connection": number, "time_last_ns": MS, "rst_to_target_ns": MS} for number in range(1000)]
+    cycles, waited = with_waits([command(number, None, session=number) for number in range(1000)], *lost)
+    of_waits, of_cycles = (calls_of(monkeypatch, owner, "select") for owner in (Waits, Table))
+    loads_of(cycles, waited, cycles.raw("connection"), MS)
+    Totals().add(cycles, waited, 0)
+    assert 2 * len(cycles) <= rows_of([*of_waits, *of_cycles]) < 10 * len(cycles)
 
 
 def test_a_percentile_takes_as_many_commands_as_one_has_above_it() -> None:
