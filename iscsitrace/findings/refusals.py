@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -15,7 +16,6 @@ from iscsitrace.findings.statuses import RETRY_NS, Statuses, StatusGroup, outcom
 from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.measure.data_commands import is_operation
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import status_classes as classes
 from iscsitrace.wording.sentences import capital
@@ -94,20 +94,13 @@ def _served(found: Statuses, groups: Sequence[StatusGroup]) -> list[str]:
 def _holder(history: History, refused: StatusGroup) -> tuple[str, str | None]:
     """Who reserved the LUN, as far as the capture shows it: as a sentence, and as a side."""
     lun, last_ns = refused.lun, int(refused.cycles.raw("status_ns").max())
-    reserved = history.source.once(_reserved)
-    is_taken = ~np.isin(reserved.raw("session"), history.sessions) & (reserved.raw("status_ns") <= last_ns)
-    rows = list(reserved.select(is_taken).rows())
+    takers = history.source.once(_takers)
     targets = {row["target_name"] for row in history.story.sessions}
-    sessions = history.source.once(_names)
-    takers = [
-        row
-        for row in rows
-        if row["lun"] == lun and _takes(row) and sessions.get(row["session"], {}).get("target_name") in targets
-    ]
-    if not takers:
+    last = [_last_of_others(takers.get((target, lun), ()), last_ns, history.sessions) for target in targets]
+    if not any(last):
         return "The capture does not show who holds the reservation.", classes.RESERVATION_CONFLICT.points_to
-    taker = max(takers, key=lambda row: row["status_ns"])
-    name = sessions[taker["session"]]["initiator_name"]
+    taker = max(filter(None, last), key=_status_ns)
+    name = taker["initiator_name"]
     return (
         f"Session {taker['session']}{f' ({name})' if name else ''} took the reservation at "
         f"{history.since_start(taker['status_ns'])} (frame {taker['command_frame']}).",
@@ -115,17 +108,28 @@ def _holder(history: History, refused: StatusGroup) -> tuple[str, str | None]:
     )
 
 
-def _reserved(trace: Surroundings) -> Table:
-    """The commands of all sessions that may have taken a reservation."""
+def _takers(trace: Surroundings) -> dict[tuple[str | None, int], list[dict[str, Any]]]:
+    """The commands that may have taken a reservation, by target and LUN, in order of their statuses."""
     cycles = trace("cycles")
     is_taken = is_operation(cycles, "persistent_reserve_out", "reserve") & (cycles.raw("status") == 0)
-    return cycles.select(is_taken & known(cycles, "session") & known(cycles, "status_ns"))
+    rows = list(cycles.select(is_taken & known(cycles, "session") & known(cycles, "status_ns")).rows())
+    names = {row["session"]: row for row in trace("sessions").rows(("session", "initiator_name", "target_name"))}
+    found: dict[tuple[str | None, int], list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=_status_ns):
+        if _takes(row) and row["session"] in names:
+            named = row | names[row["session"]]
+            found.setdefault((named["target_name"], row["lun"]), []).append(named)
+    return found
 
 
-def _names(trace: Surroundings) -> dict[int, dict[str, Any]]:
-    """The names of initiator and target of each session."""
-    rows = trace("sessions").rows(("session", "initiator_name", "target_name"))
-    return {row["session"]: row for row in rows}
+def _last_of_others(rows: Sequence[dict[str, Any]], until_ns: int, sessions: Collection[int]) -> dict[str, Any] | None:
+    """The last of these rows until then that is of none of these sessions."""
+    places = range(bisect_right(rows, until_ns, key=_status_ns) - 1, -1, -1)
+    return next((rows[place] for place in places if rows[place]["session"] not in sessions), None)
+
+
+def _status_ns(row: dict[str, Any]) -> int:
+    return int(row["status_ns"])
 
 
 def _takes(row: dict[str, Any]) -> bool:
