@@ -12,6 +12,7 @@ from iscsitrace.events.batch import Batch, texts
 from iscsitrace.events.capture import LONG_NS, Capture
 from iscsitrace.measure.data_commands import is_operation
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import command_status
 from iscsitrace.wording.scsi_names import CHECK_CONDITION, operation_name
@@ -148,10 +149,12 @@ def _aborts_ns(capture: Capture, rows: Table) -> Array:
     has = np.isin(rows.raw("cycle"), own)
     ends[has] = answered[order][np.searchsorted(own[order], rows.raw("cycle")[has])]
     # a reset refers to no command: the first of the session after it was issued
-    sessions = capture.session_of(requests.raw("connection"))
-    for session in np.unique(sessions).tolist():
-        of_session = np.sort(answered[(sessions == session) & ~known(requests, "referenced_cycle")])
-        which = np.flatnonzero((rows.raw("session") == session) & (ends == _NEVER))
+    is_reset = ~known(requests, "referenced_cycle")
+    resets, issued = capture.session_of(requests.raw("connection"))[is_reset], grouped(rows.raw("session"))
+    for session, own in grouped(resets).items():
+        of_session = np.sort(answered[is_reset][own])
+        which = issued.get(session, own[:0])
+        which = which[ends[which] == _NEVER]
         later = np.searchsorted(of_session, rows.raw("command_first_ns")[which])
         is_known = later < len(of_session)
         ends[which[is_known]] = of_session[later[is_known]]

@@ -18,7 +18,7 @@ from iscsitrace.measure.by_subject import NumberLine
 from iscsitrace.measure.facts import Facts, commands
 from iscsitrace.measure.intervals import Span
 from iscsitrace.tables.nulls import numbers_of
-from iscsitrace.tables.numbers import first_rows, narrow
+from iscsitrace.tables.numbers import first_rows, grouped, narrow
 
 Array = NDArray[Any]
 
@@ -99,10 +99,11 @@ def claimed_ns(facts: Facts, waits: WaitsOfAll, place: Array, starts: Array, end
     found = np.zeros(len(facts), dtype=np.int64)
     if len(waits.place) and NumberLine.of(waits.starts, waits.ends).has_room(len(facts) - 1):
         return facts.sums(waits.place, _within(waits, place, starts, ends))
-    for each in np.unique(waits.place).tolist():
-        own, theirs = place == each, waits.where(np.flatnonzero(waits.place == each))
+    intervals, none = grouped(place), np.zeros(0, dtype=np.intp)
+    for each, rows in grouped(waits.place).items():
+        own, theirs = intervals.get(each, none), waits.where(rows)
         alone = replace(theirs, place=np.zeros_like(theirs.place))
-        found[each] = _within(alone, np.zeros(own.sum(), dtype=np.int64), starts[own], ends[own]).sum()
+        found[each] = _within(alone, np.zeros(len(own), dtype=np.int64), starts[own], ends[own]).sum()
     return found
 
 

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from iscsitrace.measure import busy
 from iscsitrace.measure.intervals import covered_until
-from iscsitrace.tables.nulls import known
+from iscsitrace.tables.nulls import known, numbers_of
 from iscsitrace.tables.numbers import sums_of
+from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 
@@ -151,6 +152,16 @@ def over_time(budget: Table, edges_ns: NDArray[Any]) -> NDArray[Any]:
     """
     lasted: NDArray[Any] = np.diff(_until(budget, edges_ns), axis=1)
     return lasted
+
+
+def by_connection(budget: Table) -> Partition:
+    """The stretches of each connection, as :func:`rows_of` has them: for many of them."""
+    return Partition(budget, numbers_of(budget, "connection"))
+
+
+def by_session(budget: Table) -> Partition:
+    """The stretches of each session, as :func:`rows_of` has them: for many of them."""
+    return Partition(budget, np.where(is_of_session(budget), numbers_of(budget, "session"), -1))
 
 
 def rows_of(budget: Table, *, connection: int | None = None, session: int | None = None) -> Table:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.tables.numbers import first_rows, order_of
+from iscsitrace.tables.numbers import first_rows, grouped, order_of
 
 Array = NDArray[Any]
 
@@ -45,9 +45,9 @@ def search(place: Array, values: Array, of: Array, wanted: Array, side: Literal[
     if line.has_room(max(place[-1], of.max())):
         return np.searchsorted(line.at(place, values), line.at(of, wanted), side=side)
     found = np.empty(len(wanted), dtype=np.intp)
-    for each in np.unique(of).tolist():
+    for each, own in grouped(of).items():
         first, last = np.searchsorted(place, each), np.searchsorted(place, each, side="right")
-        found[of == each] = first + np.searchsorted(values[first:last], wanted[of == each], side=side)
+        found[own] = first + np.searchsorted(values[first:last], wanted[own], side=side)
     return found
 
 
@@ -84,8 +84,7 @@ def lines(place: Array, *values: Array) -> Iterator[tuple[NumberLine, Any]]:
     if line.has_room(place.max()):
         yield line, slice(None)
         return
-    for each in np.unique(place).tolist():
-        rows = np.flatnonzero(place == each)
+    for each, rows in grouped(place).items():
         yield NumberLine(NumberLine.of(*(value[rows] for value in values)).first, _ALONE, each), rows
 
 

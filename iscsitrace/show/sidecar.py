@@ -17,6 +17,7 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import budget as time_budget
 from iscsitrace.show.csv_writer import write_csv
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.schema.sidecar import SIDECAR
 from iscsitrace.tables.table import NO_WORD, Table, null_value
@@ -89,13 +90,12 @@ def _budget_owners(segments: Table, budget: Table) -> tuple[Array, Array]:
     between packets, and does not use the frames of the stretches.
     """
     frames, owners = [np.empty(0, dtype=np.uint64)], [np.empty(0, dtype=np.uint8)]
-    of_connection = segments.raw("connection")
-    for connection in np.unique(of_connection):
-        stretches = time_budget.rows_of(budget, connection=int(connection))
+    stretches_of = time_budget.by_connection(budget)
+    for connection, rows in grouped(segments.raw("connection")).items():
+        stretches = stretches_of.rows(connection)
         if not len(stretches):
             continue
-        own = np.flatnonzero(of_connection == connection)
-        own = own[np.argsort(segments.raw("frame")[own], kind="stable")]
+        own = rows[np.argsort(segments.raw("frame")[rows], kind="stable")]
         own_frames, times_ns = segments.raw("frame")[own], segments.raw("time_ns")[own]
         for start in range(0, len(own) - 1, _CHUNK_FRAMES):
             instants_ns = times_ns[start : start + _CHUNK_FRAMES + 1]

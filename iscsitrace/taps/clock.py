@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.measure.intervals import Span
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.taps.envelope import Envelope, Line, widest
 from iscsitrace.taps.samples import Samples
 from iscsitrace.taps.steps import step_between, worst_boundary
@@ -89,10 +90,8 @@ class Clock:
         if len(self.pieces) == 1:
             return value(self.pieces[0].line, slice(None))
         values = np.zeros(len(near_a_ns), dtype=np.int64)
-        numbers = self._piece_of(near_a_ns)
-        for number, piece in enumerate(self.pieces):
-            at = numbers == number
-            values[at] = value(piece.line, at)
+        for number, at in grouped(self._piece_of(near_a_ns)).items():
+            values[at] = value(self.pieces[number].line, at)
         return values
 
     def on_a(self, time_b_ns: Array) -> Array:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Source, Table
 from iscsitrace.taps.commands import Matched
 from iscsitrace.taps.network import Network
@@ -62,9 +63,9 @@ def _first_sent(again: Table, frames: Array, times_ns: Array) -> Array:
 def _had(cycles: Table, rows: Array, connections: Array, times_ns: Array) -> Array:
     """Whether any of these packets passed the tap between the command and its status, on its connection, bool."""
     found = np.zeros(len(rows), dtype=bool)
-    for connection in np.unique(connections).tolist():
-        times = np.sort(times_ns[connections == connection])
-        here = np.flatnonzero(cycles.raw("connection")[rows] == connection)
+    issued = grouped(cycles.raw("connection")[rows])
+    for connection, own in grouped(connections).items():
+        times, here = np.sort(times_ns[own]), issued.get(connection, own[:0])
         first = np.searchsorted(times, cycles.raw("command_first_ns")[rows[here]].astype(np.int64), side="left")
         last = np.searchsorted(times, cycles.raw("status_ns")[rows[here]].astype(np.int64), side="right")
         found[here] = last > first

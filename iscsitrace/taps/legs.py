@@ -54,7 +54,7 @@ class Legs:
         return len(self.rows)
 
     def where(self, which: Array) -> Legs:
-        """The legs of the commands that a boolean mask picks."""
+        """The legs of the commands that a mask or row numbers pick."""
         return Legs(*(getattr(self, each.name)[which] for each in fields(self)))
 
     @property

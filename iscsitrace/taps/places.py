@@ -12,6 +12,7 @@ import numpy as np
 
 from iscsitrace.measure import data_commands
 from iscsitrace.measure.intervals import Span
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.taps.legs import Legs
 from iscsitrace.taps.network import Network
 from iscsitrace.taps.reading import TappedTrace
@@ -70,9 +71,8 @@ def verdicts(trace: TappedTrace, within: Span | None = None) -> list[Verdict]:
     if within is not None:
         starts = cycles.raw("command_first_ns")[legs.rows]
         is_data &= (starts >= within[0]) & (starts <= within[1])
-    return [
-        _verdict(number, legs.where(is_data & (session == number))) for number in np.unique(session[is_data]).tolist()
-    ]
+    data = np.flatnonzero(is_data)
+    return [_verdict(number, legs.where(data[own])) for number, own in grouped(session[data]).items()]
 
 
 def _verdict(session: int, legs: Legs) -> Verdict:

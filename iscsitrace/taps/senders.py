@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.tables.nulls import known, numbers_of
+from iscsitrace.tables.numbers import grouped
+from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Source, Table, null_value
 from iscsitrace.taps.network import Network
 from iscsitrace.taps.projection import OnFirst
@@ -252,12 +254,15 @@ def budget(
     for is_way, known_better in ((is_read, _IN_READS), (~is_read, _IN_WRITES)):
         is_movable = is_known & is_way & np.isin(own.raw("part"), _codes(tuple(own for own, _ in known_better)))
         parts = _codes(tuple(other for _, other in known_better))
-        is_better = np.isin(other.raw("part"), parts) & known(other, "connection")
-        for number in np.unique(connection[is_movable]).tolist():
-            better = other.select(is_better & (other.raw("connection") == number))
+        is_better = np.isin(other.raw("part"), parts)
+        limits = Partition(other, np.where(is_better, numbers_of(other, "connection"), -1))
+        movable = np.flatnonzero(is_movable)
+        has_connection = known(own, "connection")
+        for number, places in grouped(connection[movable]).items():
+            better, moved = limits.rows(number), movable[places]
             # the session's time, and that of one of its connections, are apart
-            for is_own in (known(own, "connection"), ~known(own, "connection")):
-                rows = np.flatnonzero(is_movable & is_own & (connection == number))
+            for is_own in (True, False):
+                rows = moved[has_connection[moved] == is_own]
                 if len(rows) and len(better):
                     cuts.append(_cut(own, rows, better, passed, _lookup(known_better)))
     return _replaced(own, cuts) if cuts else own

@@ -20,6 +20,7 @@ from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
+from tests.support.calls import calls_of, rows_of
 from tests.support.capture_file import Record, read_records, write_pcapng
 from tests.support.runs import Run, Runs
 from tests.support.tables_by_hand import table
@@ -131,6 +132,17 @@ def test_facts_equal_those_of_a_loop_over_rows(seed: int) -> None:
 
 def test_without_facts_there_are_no_rows() -> None:
     assert len(facts(*(table(name) for name in sidecar.TABLES))) == 0
+
+
+def test_the_rows_of_a_connection_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    count = 300
+    packets = [{"connection": number % count, "frame": number, "time_ns": number} for number in range(2 * count)]
+    stretch = {"time_first_ns": 0, "time_last_ns": 2 * count, "part": "transfer"}
+    budget = [stretch | {"connection": each} for each in range(count)]
+    made = table("segments", *packets), table("budget", *budget), *(table(name) for name in sidecar.TABLES[2:])
+    selections = calls_of(monkeypatch, Table, "select")
+    assert len(facts(*made)) == count
+    assert rows_of(selections) <= 2 * count
 
 
 def export(*arguments: object) -> Result:

@@ -17,6 +17,7 @@ from iscsitrace.measure import path
 from iscsitrace.measure.intervals import covered_until, intersection
 from iscsitrace.relate.mirrors.writes import MirroredWrites
 from iscsitrace.tables.nulls import numbers_of
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Source, Table
 
@@ -72,19 +73,13 @@ class _Budget:
     """The time breakdown of each session over many spans of time."""
 
     def __init__(self, source: Source) -> None:
-        self._table = source("budget")
-        self._sessions: dict[int, Table] = {}
-
-    def _of(self, session: int) -> Table:
-        if session not in self._sessions:
-            self._sessions[session] = time_budget.rows_of(self._table, session=session)
-        return self._sessions[session]
+        self._sessions = time_budget.by_session(source("budget"))
 
     def by_cause(self, sessions: Array, begins: Array, ends: Array) -> Array:
         """Nanoseconds of each span by the cause that they count for: (spans, causes)."""
         found = np.zeros((len(begins), len(CAUSES)), dtype=np.int64)
-        for session in np.unique(sessions).tolist():
-            own, table = np.flatnonzero(sessions == session), self._of(session)
+        for session, own in grouped(sessions).items():
+            table = self._sessions.rows(session)
             parts = time_budget.of_cycles(table, begins[own], ends[own])
             for place, part in enumerate(time_budget.PARTS):
                 found[own, CAUSES.index(_CAUSE_OF_PART[part])] += parts[:, place]
@@ -106,8 +101,9 @@ class _Budget:
     def move_shared_line(self, found: Array, of_last: Array, of_first: Array, begins: Array, ends: Array) -> None:
         """Counts waits of the last side while the first side's data is on the line as the line: both share it."""
         line = CAUSES.index("line")
-        for last, first in np.unique(np.stack([of_last, of_first]), axis=1).T.tolist():
-            own = np.flatnonzero((of_last == last) & (of_first == first))
+        pairs, place = np.unique(np.stack([of_last, of_first]), axis=1, return_inverse=True)
+        for pair, own in grouped(place.ravel()).items():
+            last, first = pairs[:, pair].tolist()
             busy = self._stretches(first, "transfer")
             for part in _BEHIND_A_LINE:
                 starts, stops = intersection(*self._stretches(last, part), *busy)
@@ -118,6 +114,6 @@ class _Budget:
                 found[own, line] += shared
 
     def _stretches(self, session: int, part: str) -> tuple[Array, Array]:
-        table = self._of(session)
+        table = self._sessions.rows(session)
         picked = table.raw("part") == time_budget.PARTS.index(part)
         return table.raw("time_first_ns")[picked], table.raw("time_last_ns")[picked]
