@@ -108,13 +108,13 @@ def _holder(history: History, refused: StatusGroup) -> tuple[str, str | None]:
     )
 
 
-def _takers(trace: Surroundings) -> dict[tuple[str | None, int], list[dict[str, Any]]]:
+def _takers(trace: Surroundings) -> dict[tuple[str | None, int | None], list[dict[str, Any]]]:
     """The commands that may have taken a reservation, by target and LUN, in order of their statuses."""
     cycles = trace("cycles")
     is_taken = is_operation(cycles, "persistent_reserve_out", "reserve") & (cycles.raw("status") == 0)
     rows = list(cycles.select(is_taken & known(cycles, "session") & known(cycles, "status_ns")).rows())
     names = {row["session"]: row for row in trace("sessions").rows(("session", "initiator_name", "target_name"))}
-    found: dict[tuple[str | None, int], list[dict[str, Any]]] = {}
+    found: dict[tuple[str | None, int | None], list[dict[str, Any]]] = {}
     for row in sorted(rows, key=_status_ns):
         if _takes(row) and row["session"] in names:
             named = row | names[row["session"]]

@@ -55,7 +55,12 @@ def shown(
 
 def test_each_cell_is_looked_at_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     looked_at: list[str] = []
-    monkeypatch.setattr(document, "_is_number", lambda cell: looked_at.append(cell) is None)
+
+    def is_number(cell: str) -> bool:
+        looked_at.append(cell)
+        return True
+
+    monkeypatch.setattr(document, "_is_number", is_number)
     rows = [(number, number) for number in range(300)]
     show_table(("one", "other"), rows)
     assert len(capsys.readouterr().out.splitlines()) == 301
