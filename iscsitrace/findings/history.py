@@ -251,13 +251,13 @@ def carries_io(session: Mapping[str, Any]) -> bool:
     return bool(session["session_type"] == "normal")
 
 
-NAMED: Final = 8
+_NAMED: Final = 8
 """Numbers that a sentence names."""
 
 
 def listed(numbers: Iterable[int | str]) -> str:
     """``0``, ``0 and 1``, ``0, 1 and 2``; of more than a sentence can name the first, and how many others."""
     words = [str(number) for number in numbers]
-    if len(words) > NAMED:
-        words = [*words[:NAMED], f"{len(words) - NAMED} more"]
+    if len(words) > _NAMED:
+        words = [*words[:_NAMED], f"{len(words) - _NAMED} more"]
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""

@@ -10,7 +10,6 @@ import numpy as np
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.distance import BLOCK_SIZE_SMALL, QUEUE_DEPTH_LOW
 from iscsitrace.findings.finding import Advice, Basis, Explains, Found, Observation, Problem
-from iscsitrace.findings.history import NAMED
 from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.thresholds import FULL, MILLISECOND_NS
 from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
@@ -28,6 +27,9 @@ from iscsitrace.wording import amounts as wording
 LEAST: Final = (
     f"Data transfer takes at least {wording.percent(FULL)} of the I/O time, and the packets show the rate of the line"
 )
+
+_NAMED: Final = 8
+"""Sessions that a sentence names."""
 
 
 def rate(found: Line) -> str:
@@ -57,8 +59,8 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
         return None
     queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
     if is_shared:
-        numbers = ", ".join(map(str, times.first(case.sessions[0], NAMED)))
-        more = f" and {count - NAMED} more" if count > NAMED else ""
+        numbers = ", ".join(map(str, times.first(case.sessions[0], _NAMED)))
+        more = f" and {count - _NAMED} more" if count > _NAMED else ""
         text = f"{count} sessions ({numbers}{more}) share a line and fill it, at {rate(found)}.{queue}"
     else:
         text = f"The line is full, at {rate(found)}.{queue}"
