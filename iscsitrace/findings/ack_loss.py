@@ -31,21 +31,27 @@ LINE_PARTS: Final = 8
 """A wait for a timer is cut where the retransmission begins to pass the line: for less than such a part of the wait."""
 
 
-def waits(subject: Session) -> Stretches:
-    """The time in recovery that only lost ACKs caused: with the wait before the retransmission."""
-    return _meeting(subject.stretches("loss_recovery"), ack_losses(subject.tables["recoveries"]))
+def other_waits(subject: Session) -> Stretches:
+    """The time in recovery without what only lost ACKs caused: that, and the wait before the retransmission."""
+    stretches = subject.stretches("loss_recovery")
+    return stretches.where(~_meet(stretches, ack_losses(subject.tables["recoveries"])))
 
 
 def _meeting(stretches: Stretches, recoveries: Table) -> Stretches:
-    """The stretches that meet a recovery, or end just before it; one that never ended lasts."""
+    """The stretches that meet a recovery: see :func:`_meet`."""
+    return stretches.where(_meet(stretches, recoveries))
+
+
+def _meet(stretches: Stretches, recoveries: Table) -> Array:
+    """Which stretches meet a recovery, or end just before it; one that never ended lasts."""
     starts = recoveries.raw("time_first_ns")
     ends = np.where(known(recoveries, "time_last_ns"), recoveries.raw("time_last_ns"), np.iinfo(np.int64).max)
     order = np.argsort(starts, kind="stable")
     starts, reached = starts[order], np.maximum.accumulate(ends[order])
     before = np.searchsorted(starts, stretches.ends + stretches.lengths // LINE_PARTS, side="right")
     if not len(starts):
-        return stretches.where(np.zeros(len(stretches.starts), dtype=bool))
-    return stretches.where((before > 0) & (reached[np.maximum(before, 1) - 1] >= stretches.starts))
+        return np.zeros(len(stretches.starts), dtype=bool)
+    return np.asarray((before > 0) & (reached[np.maximum(before, 1) - 1] >= stretches.starts))
 
 
 def _until_recovery(stretches: Stretches, recoveries: Table) -> Array:

@@ -418,7 +418,8 @@ SEND_BUFFER_SMALL: Final = Problem(
 
 def _loss(case: Case) -> Observation | None:
     subject = case.subject
-    lost_ns = subject.part_ns("loss_recovery") - ack_loss.waits(subject).total_ns
+    waits = ack_loss.other_waits(subject)
+    lost_ns = waits.total_ns
     if not is_worth(subject, lost_ns, LOSS_SHARE):
         return None
     recoveries = losses(subject.tables["recoveries"])
@@ -436,8 +437,6 @@ def _loss(case: Case) -> Observation | None:
     packets = sum(row[f"packets_to_{side}"] for row in subject.connections for side in sides)
     share = wording.percent(resent / packets if packets else 0)
     noticed = f" TCP noticed {timeouts:,} of these losses only by a retransmission time-out." if timeouts else ""
-    waits = subject.stretches("loss_recovery").lengths
-    most_ns = min(float((lengths if len(lengths) else waits).max(initial=0)), lost_ns)
     told = "The lost packets never passed the tap."
     if sides:
         told = f"Packets to the {' and the '.join(sides)} were lost {wording.times(len(recoveries))} "
@@ -449,7 +448,7 @@ def _loss(case: Case) -> Observation | None:
         else ""
     )
     text = (
-        f"I/O waited {wording.time(lost_ns)} for retransmissions, at most {wording.time(most_ns)} at a time. "
+        f"I/O waited {wording.time(lost_ns)} for retransmissions, at most {wording.time(waits.unbroken_ns)} at a time. "
         f"{told}{slowed}{noticed}"
     )
     is_noticed = is_worth(subject, lost_ns + slowed_ns) or lost_ns >= LEAST_COST_NS
@@ -480,7 +479,7 @@ LOSS: Final = Problem(
     "finding `ack_loss`. A warning if that, and waits for the congestion window after the first loss, take "
     f"{WORTH}, or recovery takes {wording.time(LEAST_COST_NS)}.",
     evidence="First and last frame of the longest recoveries. The share is the time that the losses cost.",
-    example="I/O waited 725.6 ms for retransmissions, at most 25.0 ms at a time. Packets to the initiator were lost 46 "
+    example="I/O waited 725.6 ms for retransmissions, at most 8.4 ms at a time. Packets to the initiator were lost 46 "
     "times (0.83 % of the packets were retransmitted). TCP slowed down after them, for another 74 % of the I/O time.",
     # lost, or only late
     shown_by=f"read --block-size 128K --bytes 8M --queue-depth 4 --set to-initiator-loss=1% {WAN}",

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.measure.intervals import merged
+
 Array = NDArray[Any]
 
 
@@ -32,6 +34,12 @@ class Stretches:
     def total_ns(self) -> int:
         """Sum of the lengths in nanoseconds."""
         return int(self.lengths.sum())
+
+    @property
+    def unbroken_ns(self) -> int:
+        """The longest time without a break: stretches that touch are one."""
+        firsts, lasts = merged(self.starts, self.ends)
+        return int((lasts - firsts).max(initial=0))
 
     def where(self, which: Array) -> Stretches:
         """The stretches that a boolean mask or row numbers pick."""

@@ -6,6 +6,7 @@ The truth is in the settings of each run: what it has to say, and what it must n
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,6 +205,19 @@ def test_what_is_said_of_each_kind(name: str, runs: Runs) -> None:
     row = ROWS[name]
     made = runs(row.options)
     check(row, {tap: made.capture(tap) for tap in TAPS})
+
+
+def test_the_longest_wait_for_a_retransmission(runs: Runs) -> None:
+    """Each black-out of 300 ms holds one read, until a time-out follows it. No read waits longer than it takes."""
+    made = runs(ROWS["five black-outs of 300 ms"].options)
+    longest_ns = json.loads((made.folder / "truth.json").read_text())["results"]["call_latency_ns"]["max"]
+    for tap, diagnosis in diagnoses({tap: made.capture(tap) for tap in TAPS}):
+        text = next(each.text for each in diagnosis.sessions[0].findings if each.name == "loss")
+        found = re.fullmatch(r"I/O waited ([\d.]+) s for retransmissions, at most ([\d.]+) ms at a time\. .*", text)
+        assert found, (tap, text)
+        assert 300 <= float(found[2]) <= longest_ns / MS, (tap, text)
+        # five times at most
+        assert float(found[1]) * 1_000 <= 5 * longest_ns / MS
 
 
 def test_a_receive_window_without_a_handshake(runs: Runs, tmp_path: Path) -> None:

@@ -184,13 +184,26 @@ def test_losses_and_their_recovery_time() -> None:
 
     found = story(0.012).found("loss")
     assert found
-    # the longest recovery took 30 ms, of which I/O waited for 12 at most
+    # each read waited a tenth of it; the longest recovery took 30 ms, and other data passed in it
     assert found.text == (
-        "I/O waited 12.0 ms for retransmissions, at most 12.0 ms at a time. Packets to the initiator were lost 3 times "
+        "I/O waited 12.0 ms for retransmissions, at most 1.2 ms at a time. Packets to the initiator were lost 3 times "
         "(0.6 % of the packets were retransmitted). TCP noticed 1 of these losses only by a retransmission time-out."
     )
     assert found.frames == (100, 101, 102, 200, 201, 202)
     assert names(story(0.009)) == set()
+
+
+def test_the_longest_wait_begins_before_the_retransmission_and_goes_on_for_the_next_command() -> None:
+    story = Story().tasks(10, ("transfer", 60 * MS))
+    # the time-out: its recovery begins with the retransmission
+    story.task(("loss_recovery", 400 * MS))
+    story.task(("loss_recovery", 100 * MS), ("transfer", 60 * MS), ("loss_recovery", 300 * MS))
+    start = 1_000 * SECOND + 1_000 * MS
+    span = {"time_first_ns": start, "time_last_ns": start + 100 * MS}
+    story.add("recoveries", **span, cause="timeout", retransmitted_packets=1)
+    found = story.found("loss")
+    assert found
+    assert found.text.startswith("I/O waited 800.0 ms for retransmissions, at most 500.0 ms at a time. ")
 
 
 def test_a_loss_without_an_end_lasts_until_the_end_of_its_connection() -> None:
@@ -206,7 +219,7 @@ def test_a_loss_without_an_end_lasts_until_the_end_of_its_connection() -> None:
     found = story.found("loss")
     assert found
     assert found.text == (
-        "I/O waited 300.0 ms for retransmissions, at most 7.0 ms at a time. Packets to the initiator were lost once "
+        "I/O waited 300.0 ms for retransmissions, at most 30.0 ms at a time. Packets to the initiator were lost once "
         "(0 % of the packets were retransmitted). TCP noticed 1 of these losses only by a retransmission time-out."
     )
 
