@@ -17,7 +17,7 @@ from iscsitrace.diagnosis.headline import Headline, Verdict
 from iscsitrace.findings.case import Case, Groups
 from iscsitrace.findings.finding import AdviceGain, Basis, Finding, Problem
 from iscsitrace.fit.gain import WhatIf, of_session
-from iscsitrace.measure.budget import PARTS, Budget
+from iscsitrace.measure.budget import PARTS, Budget, added
 from iscsitrace.measure.grouping import Subjects
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.system_calls import SystemCall
@@ -131,12 +131,18 @@ class StoryOpinion:
     headline: Headline
     findings: Sequence[Finding]
     """Those of the story itself."""
+    time: Budget | None
+    """The time breakdown of its sessions together. Shares of its findings are of its busy time."""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "sessions": list(self.story.numbers),
             "connections": list(self.story.connection_numbers),
+            "time_breakdown": self.time.whole_ns if self.time else None,
+            "jobs_ns": self.time.jobs_ns if self.time else 0,
+            "busy_budget": self.time.parts_ns if self.time else None,
+            "shares": self.time.shares if self.time else None,
             "headline": self.headline.as_dict(),
             "findings": [finding.as_dict() for finding in self.findings],
         }
@@ -182,6 +188,11 @@ class Opinions(Mapping[int, Opinion]):
             number: headline.verdict(number, budgets.get(number), found, facts)
             for number, found in self._findings.items()
         }
+
+    @property
+    def times(self) -> Mapping[int, Budget]:
+        """The time breakdown of each that has one."""
+        return self._subjects.budgets
 
     @property
     def whole_ns(self) -> dict[str, int]:
@@ -302,7 +313,8 @@ class Stories(Sequence[StoryOpinion]):
         if isinstance(place, slice):
             return [self[each] for each in range(*place.indices(len(self)))]
         story, label, findings = self._told[place]
-        return StoryOpinion(story, label, self._headline(story, label, findings), findings)
+        time = added(time for number in story.numbers if (time := self._opinions.times.get(number)))
+        return StoryOpinion(story, label, self._headline(story, label, findings), findings, time)
 
     def _headline(self, story: Story, label: str, findings: Sequence[Finding]) -> Headline:
         """Of what broke, else of its session with the longest busy time."""

@@ -8,14 +8,14 @@ from typing import Final
 
 import numpy as np
 
+from iscsitrace.diagnosis import subject as subjects
 from iscsitrace.diagnosis.examination import Diagnosis, examine
 from iscsitrace.diagnosis.headline import Verdict
+from iscsitrace.diagnosis.subject import Subject
 from iscsitrace.errors import InputInvalid
 from iscsitrace.findings import NEEDED
 from iscsitrace.plots import inline
 from iscsitrace.report import chapters, figures, heat, modelled, sections
-from iscsitrace.report import subject as subjects
-from iscsitrace.report.subject import Subject
 from iscsitrace.show import places, verdict_groups
 from iscsitrace.show.document import Block, Document, Grid, Opening, Section, table
 from iscsitrace.show.remedies import Remedies

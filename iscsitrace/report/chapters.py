@@ -9,13 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.diagnosis.headline import to_act_on
+from iscsitrace.diagnosis.subject import Subject
 from iscsitrace.measure import line, path, waits, workload
 from iscsitrace.measure import tap_position as tap
 from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.distribution import PERCENTILES, is_bound
 from iscsitrace.measure.throughput import Throughput, measure, shares
 from iscsitrace.report import failure
-from iscsitrace.report.subject import Subject
 from iscsitrace.show import places
 from iscsitrace.show.diagnose import breakdown
 from iscsitrace.show.document import Block, Fact, Findings, FoundProblem, Heading, Opening, Picture, Section

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.diagnosis.subject import Subject
 from iscsitrace.findings.finding import Finding
 from iscsitrace.findings.history import listed
 from iscsitrace.findings.statuses import in_words
@@ -14,7 +15,6 @@ from iscsitrace.measure import waits
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.intervals import Span
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
-from iscsitrace.report.subject import Subject
 from iscsitrace.show.document import Fact
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table

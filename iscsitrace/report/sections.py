@@ -7,11 +7,11 @@ from typing import Final
 
 import numpy as np
 
+from iscsitrace.diagnosis.subject import Subject
 from iscsitrace.measure import capture_health, connection_counts, operations, waits
 from iscsitrace.measure.selection import display_filter
 from iscsitrace.relate.loads import Loads
 from iscsitrace.relate.mirrors.account import Account
-from iscsitrace.report.subject import Subject
 from iscsitrace.show import cycles as commands
 from iscsitrace.show import inputs, loads, mirrors, summary
 from iscsitrace.show.document import Section, table

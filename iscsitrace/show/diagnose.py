@@ -18,7 +18,7 @@ from iscsitrace.wording.parts import BY_NAME
 
 if TYPE_CHECKING:
     from iscsitrace.diagnosis.examination import Diagnosis
-    from iscsitrace.diagnosis.opinions import Opinion
+    from iscsitrace.diagnosis.subject import Subject
     from iscsitrace.findings.finding import Finding
     from iscsitrace.measure.budget import Budget
     from iscsitrace.relate.jobs.streams import Job
@@ -119,15 +119,15 @@ def _with_notes(step: str, notes: str) -> str:
 def _in_brief(shown: Shown) -> Iterator[Section]:
     """Where the time went, and what else was found: a line each."""
     lines = []
-    several = len(shown.in_full) > 1
-    for label, opinion in shown.in_full:
-        start = f"{label}: " if several else ""
-        if opinion.time and opinion.time.jobs_ns:
-            lines.append(f"{start}I/O time {cells.seconds(opinion.time.jobs_ns)} s: {_parts(opinion.time)}")
-        lead = opinion.headline.finding
+    subjects = [*shown.together()]
+    for subject in subjects:
+        start = f"{subject.label}: " if len(subjects) > 1 or len(subject.sessions) > 1 else ""
+        if subject.time and subject.time.jobs_ns:
+            lines.append(f"{start}I/O time {cells.seconds(subject.time.jobs_ns)} s: {_parts(subject.time)}")
+        lead = subject.headline.finding
         if lead and lead.display_filter:
             lines.append(f"{start}see {lead.display_filter}")
-        others = [_named(finding) for finding in opinion.findings if not lead or finding.name != lead.name]
+        others = [_named(each, subject) for each in subject.findings if not lead or each.name != lead.name]
         if others:
             lines.append(f"{start}also found (-v): {', '.join(others)}")
     if lines:
@@ -144,19 +144,26 @@ _LEAST_PART: Final = 0.01
 """Share from which a part is in the short list."""
 
 
-def _named(finding: Finding) -> str:
-    return f"{finding.name} ({finding.cost_in_words})" if finding.cost_in_words else finding.name
+def _named(finding: Finding, subject: Subject) -> str:
+    """``slow_target (22 %)``; where the share is of one session of several, ``slow_target (22 % of session 1)``."""
+    if not finding.cost_in_words:
+        return finding.name
+    is_of_one = finding.rank != "failure" and len(finding.sessions) == 1 < len(subject.sessions)
+    return f"{finding.name} ({finding.cost_in_words}{f' of session {finding.sessions[0]}' if is_of_one else ''})"
 
 
 def _in_detail(shown: Shown) -> Iterator[Section]:
     """Each time breakdown as a table, and each finding with its sentence, advice and frames."""
     remedies = Remedies()
+    for subject in shown.together():
+        if len(subject.sessions) > 1:
+            yield from _time(subject.label, subject.time)
     # what was found of connects without a session has no other place
     for story in shown.unanswered:
         yield _findings(story.label, story.findings, remedies, story.story.numbers)
     of_stories: set[int] = set()
     for label, opinion in shown.in_full:
-        yield from _time(label, opinion)
+        yield from _time(label, opinion.time)
         new = [finding for finding in opinion.findings if id(finding) not in of_stories]
         if new:
             yield _findings(label, new, remedies)
@@ -183,8 +190,7 @@ def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
             yield f"    Same verdict for {wording.count(len(others), f'more {kind}', f'more {kind}s')}: {listed}."
 
 
-def _time(label: str, opinion: Opinion) -> Iterator[Section]:
-    time = opinion.time
+def _time(label: str, time: Budget | None) -> Iterator[Section]:
     if not time or not time.jobs_ns:
         return
     words = {"idle": "no command in flight", "scan": "commands that move no data", "flush": "SYNCHRONIZE CACHE"}

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from iscsitrace.diagnosis import subject as subjects
 from iscsitrace.diagnosis.headline import NONE, TOO_SHORT, weight
 from iscsitrace.errors import InputInvalid
 from iscsitrace.show.document import Section, table
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from iscsitrace.diagnosis.examination import Diagnosis
     from iscsitrace.diagnosis.headline import Verdict
     from iscsitrace.diagnosis.opinions import Opinion, StoryOpinion
+    from iscsitrace.diagnosis.subject import Subject
     from iscsitrace.measure.intervals import Span
     from iscsitrace.relate.jobs.streams import Job
     from iscsitrace.tables.trace import Trace
@@ -99,6 +101,17 @@ class Shown:
             return self.subjects
         alike = {label for others in self.alike.values() for label in others}
         return [(label, opinion) for label, opinion in self.subjects if label not in alike]
+
+    def together(self) -> Iterator[Subject]:
+        """The same, but sessions that took each other's place as one, where all of them are shown."""
+        stories, sessions, said = self._diagnosis.stories, self._diagnosis.sessions, set[int]()
+        for label, opinion in self.in_full:
+            place = self._story_of.get(opinion.number) if label.startswith("session") else None
+            if place is None or not self._numbers.issuperset(filter(sessions.__contains__, stories.numbers[place])):
+                yield replace(subjects.of_session(opinion), label=label)
+            elif place not in said:
+                said.add(place)
+                yield subjects.of_story(stories[place], sessions)
 
     def _requested(self) -> list[int]:
         sessions, numbers = self._diagnosis.sessions, dict.fromkeys(self._choice.sessions)

@@ -180,7 +180,7 @@ def test_all_sessions_are_shown_in_order_where_they_are_few(diagnose: Diagnose) 
     for arguments in ((), ("--top", "3")):
         lines = diagnose(several(), *arguments).stdout.splitlines()
         shown = [line.split(":")[0] for line in lines if "I/O time " in line and line.startswith("session")]
-        assert shown == [f"session {number}" for number in range(3)]
+        assert shown == ["session 0", "sessions 1 and 2"], "the last took the place of the one that was lost"
         assert not any("less severe" in line for line in lines)
 
 
@@ -197,8 +197,8 @@ def test_headlines_that_differ_by_their_numbers_alone_are_one(diagnose: Diagnose
     assert "Session 0 " in headlines[0]
     assert headlines[1] == "    Same verdict for 2 more sessions: 1 2."
     assert "Session 3" in headlines[2]
-    # of the sessions shown of many, those alike have one breakdown
-    assert [sum(": I/O time " in line for line in lines) for lines in (lines, most)] == [4, 2]
+    # sessions of one story have one breakdown; of the sessions shown of many, those alike, too
+    assert [sum(": I/O time " in line for line in lines) for lines in (lines, most)] == [3, 2]
 
 
 def test_sessions_are_chosen_by_number(diagnose: Diagnose) -> None:
@@ -383,6 +383,27 @@ def test_what_sessions_of_one_story_share_is_shown_once(diagnose: Diagnose) -> N
     assert headline.startswith("Sessions 0 and 1 lost their connection for ")
     assert diagnose(told).stdout.count(headline) == 1
     assert diagnose(told, "-v").stdout.count("connection_lost (error") == 1
+
+
+def test_an_outage_has_one_share_of_the_time_of_its_sessions(diagnose: Diagnose) -> None:
+    """Six seconds of reads, and 4 s in which the path was down."""
+    told = Told()
+    told.session(0, 7.0, end="reset", rst_to_initiator_ns=7.0)
+    told.reads(0, 0.0, 600)
+    told.time(0, 3.0, 7.0, "outage")
+    told.session(7.0, 20, replaces=0)
+    told.reads(1, 7.0, 600)
+    document = json.loads(diagnose(told, "--json").stdout)
+    (story,) = document["stories"]
+    assert (story["jobs_ns"], story["shares"]["outage"]) == (10_000 * MS, 0.4)
+    # up to the first status after it
+    assert [each["share"] for each in story["findings"] if each["name"] == "io_outage"] == [pytest.approx(0.4005)]
+    for options in ((), ("-v",)):
+        output = diagnose(told, *options).stdout
+        assert options or "sessions 0 and 1: I/O time 10.000000 s: network RTT 60 %, outage 40 %" in output
+        assert not options or "Time breakdown of sessions 0 and 1: 10.000000 s of I/O time" in output
+    alone = diagnose(told, "--session", "0").stdout
+    assert "I/O time 7.000000 s: outage 57 %, network RTT 43 %" in alone
 
 
 def test_a_failure_that_sessions_share_is_lost_once_among_those_not_shown(diagnose: Diagnose) -> None:

@@ -36,6 +36,13 @@ Documents = Mapping[str, Any]
 PART_OF = {label(part): part for part in PARTS}
 """Parts of the time breakdown by the words that outputs have for them."""
 _WAYS = {"read": "read", "written": "write"}
+_SUBJECT = r"sessions? \d[\d, andto]*|connection \d+"
+"""A session, the sessions of a story, or a connection, as outputs label them."""
+
+
+def subject_of(label: str) -> str:
+    """The same for one session; for those of a story the first."""
+    return f"story of session {re.findall(r'[0-9]+', label)[0]}" if label.startswith("sessions") else label
 
 
 def diagnosed(trace: Trace) -> tuple[Diagnosis, Documents]:
@@ -81,6 +88,14 @@ def of_json(document: Documents) -> Iterator[Said]:
         if row.get("headline"):
             yield from numbers("", row["headline"]["text"], subject, "headline in JSON")
             yield from numbers(row["headline"]["name"], row["headline"]["text"], subject, "headline in JSON")
+    for row in document["stories"]:
+        if len(row["sessions"]) > 1 and row["jobs_ns"]:
+            subject, place = f"story of session {row['sessions'][0]}", "stories in JSON"
+            yield from exact("busy time", subject, row["jobs_ns"], place, "ns")
+            for part in PARTS:
+                yield from exact(f"share: {part}", subject, row["shares"][part], place)
+            for finding in row["findings"]:
+                yield from exact(f"share lost: {finding['name']}", subject, finding["share"], place)
 
 
 def _part_of(finding: Documents) -> str | None:
@@ -106,13 +121,13 @@ def of_terminal(sections: Iterable[Section], only: str) -> Iterator[Said]:
     """``diagnose``, with or without ``-v``; ``only`` is the session of a line that names none."""
     for section in sections:
         for line in section.lines if not section.title else ():
-            if found := re.fullmatch(r"(?:(\w+ \d+): )?I/O time ([\d.]+) s: (.*)", line):
-                subject = found.group(1) or only
+            if found := re.fullmatch(rf"(?:({_SUBJECT}): )?I/O time ([\d.]+) s: (.*)", line):
+                subject = subject_of(found.group(1) or only)
                 yield printed("busy time", subject, found.group(2), "s", "diagnose")
                 for part, share in re.findall(r"([A-Za-z ]+?) ([\d.]+) %", found.group(3)):
                     yield printed(f"share: {PART_OF[part.strip()]}", subject, share, "%", "diagnose")
-        if found := re.match(r"Time breakdown of (session \d+): ([\d.]+) s of I/O time", section.title):
-            subject, digits = found.groups()
+        if found := re.match(rf"Time breakdown of ({_SUBJECT}): ([\d.]+) s of I/O time", section.title):
+            subject, digits = subject_of(found.group(1)), found.group(2)
             yield printed("busy time", subject, digits, "s", "diagnose -v")
             yield from _of_breakdown(_breakdown(section), subject, "diagnose -v")
             words = {"no command in flight": "idle", "commands that move no data": "scan", "SYNCHRONIZE CACHE": "flush"}
@@ -182,10 +197,10 @@ def _of_load(
 def of_report(trace: Trace) -> Iterator[Said]:
     """``report``, without its pictures."""
     told = captures.describe(trace, session=None, has_pictures=False)
-    opening, subject = told.opening, told.opening.label
+    opening, subject = told.opening, subject_of(told.opening.label)
     yield from _of_facts(opening.facts, subject)
     yield from numbers("", opening.headline, subject, "report")
-    if opening.breakdowns and re.fullmatch(r"session \d+", subject):
+    if opening.breakdowns and re.search(r"session \d+", subject):
         yield from _of_breakdown(opening.breakdowns[-1], subject, "report")
     if found := told.section("findings"):
         yield from _of_all_findings(found)
@@ -213,10 +228,12 @@ def _of_all_findings(section: Section) -> Iterator[Said]:
 
 def _of_facts(facts: Iterable[Fact], subject: str) -> Iterator[Said]:
     place = "report"
-    if not re.fullmatch(r"session \d+", subject):
+    if not re.search(r"session \d+", subject):
         return
     for fact in facts:
         match fact.name:
+            case "Time lost" if subject.startswith("story") and fact.meaning:
+                yield in_words("share: outage", subject, fact.meaning.removesuffix(" of the I/O time"), place)
             case "Throughput":
                 for amount in fact.value.split(", "):
                     digits, unit, way = amount.split()

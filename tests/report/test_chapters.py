@@ -9,10 +9,10 @@ import pytest
 
 from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.diagnosis.opinions import Opinion
+from iscsitrace.diagnosis.subject import of_session
 from iscsitrace.findings.finding import Advice, AdviceGain, Finding
 from iscsitrace.measure.budget import PARTS, Budget
 from iscsitrace.report.chapters import opening
-from iscsitrace.report.subject import of_session
 from iscsitrace.show.document import Findings, FoundProblem, Opening
 from iscsitrace.show.remedies import Remedies
 from tests.support.tables_by_hand import MS, table

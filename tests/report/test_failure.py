@@ -10,12 +10,12 @@ import pytest
 
 from iscsitrace.diagnosis.headline import Headline, of_finding
 from iscsitrace.diagnosis.opinions import Opinion, StoryOpinion
+from iscsitrace.diagnosis.subject import Subject, of_story
 from iscsitrace.findings.finding import Finding
 from iscsitrace.measure.budget import PARTS, Budget, added
 from iscsitrace.measure.intervals import Span
 from iscsitrace.relate.stories import Story
 from iscsitrace.report import failure
-from iscsitrace.report.subject import Subject, of_story
 from iscsitrace.tables.rows import NumberedRows
 from tests.support.tables_by_hand import MS, table
 
@@ -119,7 +119,7 @@ def test_a_story_has_the_findings_and_the_time_of_its_sessions_each_problem_once
         NumberedRows(table("sessions", {"session": 0}, {"session": 1}), "session"),
         NumberedRows(table("connections", *connections), "connection"),
     )
-    told = StoryOpinion(Story((0, 1), (5, 6), *rows), "sessions 0 and 1", of_finding(lost), [lost])
+    told = StoryOpinion(Story((0, 1), (5, 6), *rows), "sessions 0 and 1", of_finding(lost), [lost], added(times))
     found = of_story(told, opinions)
     assert found.findings == (lost, slower)
     assert found.failure is lost
@@ -128,7 +128,7 @@ def test_a_story_has_the_findings_and_the_time_of_its_sessions_each_problem_once
     every = table("connections", {"connection": 7, "session": 0}, *connections)
     assert [row["connection"] for row in found.rows_of(every)] == [5, 6]
     assert [row["connection"] for row in replace(found, connections=None).rows_of(every)] == [7, 5]
-    alone = of_story(StoryOpinion(Story((0,), (5, 6), *rows), "session 0", Headline("Slow."), []), opinions)
+    alone = of_story(StoryOpinion(Story((0,), (5, 6), *rows), "session 0", Headline("Slow."), [], None), opinions)
     assert (alone.label, alone.headline.text, alone.failure) == ("session 0", "", None)
 
 

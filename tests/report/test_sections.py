@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from iscsitrace.diagnosis.headline import Headline, Verdict
+from iscsitrace.diagnosis.subject import Subject
 from iscsitrace.errors import InputInvalid
 from iscsitrace.report import captures
 from iscsitrace.report.captures import Entry
 from iscsitrace.report.sections import _connections, _making, _parameters, _slowest, _traffic
-from iscsitrace.report.subject import Subject
 from iscsitrace.show.document import Document, FoundProblem, Opening, Part, Section
 from iscsitrace.show.markdown import code, prose
 from tests.support.tables_by_hand import MS, table

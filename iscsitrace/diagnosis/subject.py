@@ -1,4 +1,4 @@
-"""What a chapter is about: a session, or the story of sessions that took each other's place."""
+"""What a person reads about: a session, or the story of sessions that took each other's place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.diagnosis.opinions import Opinion, StoryOpinion
 from iscsitrace.findings.finding import Finding, in_order
-from iscsitrace.measure import budget
 from iscsitrace.measure.budget import Budget
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
@@ -67,7 +66,7 @@ def of_story(told: StoryOpinion, opinions: Mapping[int, Opinion]) -> Subject:
         told.story.numbers,
         told.headline,
         tuple(in_order([*told.findings, *_of_members(told, members)])),
-        budget.added(opinion.time for opinion in members if opinion.time is not None),
+        told.time,
         told.story.connection_numbers,
     )
 
