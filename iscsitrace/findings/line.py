@@ -18,6 +18,7 @@ from iscsitrace.measure import line
 from iscsitrace.measure.by_subject import first_of_each
 from iscsitrace.measure.facts import Array, Facts, path_ns, workloads
 from iscsitrace.measure.line import Line, Times
+from iscsitrace.measure.selection import first_packet_ns
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.workload import MIXED
 from iscsitrace.tables.nulls import known
@@ -49,6 +50,7 @@ def _is_transferring(facts: Facts) -> Array:
 def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     subject = case.subject
     found, times = case.once(line.of), Times()
+    transfers, ways = subject.stretches("transfer"), line.busy_ways(subject)
     if found is None or found.number is None:
         # it is shared with nobody that is known
         found = _paced(subject)
@@ -58,13 +60,17 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     if found is None or (count > 1) != is_shared or (not is_shared and line.used_share(subject, found) < FULL):
         return None
     queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
+    way = f" to the {ways[0]}" if len(ways) == 1 else ""
+    both = "" if way else " both ways"
+    start_ns = first_packet_ns(subject.facts.table("connections")) or 0
+    since_ns = times.together_ns(case.sessions[0]) if is_shared else int(transfers.starts[0])
+    since = f"since {wording.seconds(since_ns - start_ns)}, at {rate(found)}"
     if is_shared:
         numbers = ", ".join(map(str, times.first(case.sessions[0], _NAMED)))
         more = f" and {count - _NAMED} more" if count > _NAMED else ""
-        text = f"{count} sessions ({numbers}{more}) share a line and fill it, at {rate(found)}.{queue}"
+        text = f"{count} sessions ({numbers}{more}) share the line{way} and have filled it{both} {since}.{queue}"
     else:
-        text = f"The line is full, at {rate(found)}.{queue}"
-    transfers = subject.stretches("transfer")
+        text = f"The line{way} has been full{both} {since}.{queue}"
     return Observation(text, subject.evidence(transfers), subject.part_ns("transfer"))
 
 
@@ -198,7 +204,8 @@ LINE_SATURATED: Final = Problem(
     meaning="The line is busy at its rate most of the time: the session cannot be faster than the line.",
     condition=f"{LEAST}; no other session reads or writes over it at the same time.",
     evidence="The frames that ended the longest transfers. The share is that of data transfer.",
-    example="The line is full, at 38.3 MB/s (320 Mbit/s with headers). Packets typically wait 11.7 ms in its queue.",
+    example="The line to the initiator has been full since 0.06 s, at 38.3 MB/s (320 Mbit/s with headers). Packets "
+    "typically wait 11.7 ms in its queue.",
     # eight reads of 256 KiB take 52 ms on the line, one of 128 KiB takes 3.3 ms; the RTT is 8 ms
     shown_by=f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",
     near_miss=f"read --block-size 128K --bytes 16M {WAN}",
@@ -218,8 +225,8 @@ LINE_SHARED: Final = Problem(
     condition=f"{LEAST}; other sessions between the same hosts, or of one host, read or write over the same line at "
     "the same time.",
     evidence="The frames that ended the longest transfers. The share is that of data transfer.",
-    example="2 sessions (0, 1) share a line and fill it, at 38.3 MB/s (320 Mbit/s with headers). Packets typically "
-    "wait 25.6 ms in its queue.",
+    example="2 sessions (0, 1) share the line to the initiator and have filled it since 0.06 s, at 38.3 MB/s (320 "
+    "Mbit/s with headers). Packets typically wait 25.6 ms in its queue.",
     # two sessions with one target, or one
     shown_by=f"read --block-size 256K --bytes 32M --queue-depth 8 --sessions 2 {WAN}",
     near_miss=f"read --block-size 256K --bytes 16M --queue-depth 8 {WAN}",

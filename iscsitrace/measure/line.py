@@ -84,6 +84,12 @@ def _ways(session: Session) -> list[int]:
     return [sum(row[f"stream_bytes_{way}"] for row in session.connections) for way in ways]
 
 
+def busy_ways(session: Session) -> tuple[str, ...]:
+    """The sides to which it sent most bytes: the target, the initiator, or both where neither is much less."""
+    sent = dict(zip(("target", "initiator"), _ways(session), strict=True))
+    return tuple(side for side, count in sent.items() if _PART_LEAST * count >= max(sent.values()))
+
+
 def sent_bytes(session: Session) -> int:
     """The bytes of the busier direction; of both, where one command at a time has the line either way."""
     is_in_turn = session.workload is not None and session.workload.queue_depth == 1
@@ -159,6 +165,15 @@ class Times(dict[int, Span]):
     def first(self, session: int, most: int) -> list[int]:
         """The first of these sessions."""
         return list(islice((each for each in self if self.are_together(session, each)), min(most, self.count(session))))
+
+    def together_ns(self, session: int) -> int:
+        """From when on another one read or wrote while this one did; only where there is one."""
+        firsts_ns, lasts_ns = self._sorted
+        first_ns, _ = self[session]
+        # equal beginnings are its own, and those of others
+        later = bisect_right(firsts_ns, first_ns)
+        others_before = later - 1 - bisect_right(lasts_ns, first_ns)
+        return first_ns if others_before > 0 else firsts_ns[later]
 
     @cached_property
     def _sorted(self) -> tuple[list[int], list[int]]:

@@ -27,7 +27,7 @@ def story(*parts: tuple[str, int], **sender: int | None) -> Story:
 
 def shared(made: Story, *, reads: bool = True, after: bool = False) -> Story:
     """Another session has a connection on the same line, and reads meanwhile, or after the first."""
-    made.rows["connections"].append({"connection": 5, "session": 7, "is_iscsi": True})
+    made.rows["connections"].append({"connection": 5, "session": 7, "is_iscsi": True, "time_first_ns": 999_500 * MS})
     first, *_, last = list(made.rows["cycles"])
     from_ns, to_ns = first["command_first_ns"], last["status_ns"]
     times = (to_ns, to_ns + MS) if after else (from_ns, to_ns)
@@ -43,7 +43,8 @@ def test_a_line_that_is_busy_most_of_the_time_is_saturated() -> None:
     assert found
     assert (found.severity, found.rank, found.share, found.cost_ns) == ("info", "limit", 0.8, 800 * MS)
     assert found.text == (
-        "The line is full, at 1.2 MB/s (20 Mbit/s with headers). Packets typically wait 38.0 ms in its queue."
+        "The line to the initiator has been full since 1.00 s, at 1.2 MB/s (20 Mbit/s with headers). Packets "
+        "typically wait 38.0 ms in its queue."
     )
     assert found.frames
     assert "line_shared" not in names(story(*BUSY))
@@ -53,8 +54,8 @@ def test_the_headline_is_the_line() -> None:
     headline = story(*BUSY).opinion().headline
     assert (headline.kind, headline.text) == (
         "limited",
-        "Session 0 is limited by the line. The line is full, at 1.2 MB/s (20 Mbit/s with headers; 80 % of the I/O "
-        "time). Packets typically wait 38.0 ms in its queue.",
+        "Session 0 is limited by the line. The line to the initiator has been full since 1.00 s, at 1.2 MB/s (20 "
+        "Mbit/s with headers; 80 % of the I/O time). Packets typically wait 38.0 ms in its queue.",
     )
 
 
@@ -62,10 +63,34 @@ def test_sessions_that_share_a_line_are_named() -> None:
     found = shared(story(*BUSY)).found("line_shared")
     assert found
     assert found.text == (
-        "2 sessions (0, 7) share a line and fill it, at 1.2 MB/s (20 Mbit/s with headers). Packets typically wait 38.0 "
-        "ms in its queue."
+        "2 sessions (0, 7) share the line to the initiator and have filled it since 1.00 s, at 1.2 MB/s (20 Mbit/s "
+        "with headers). Packets typically wait 38.0 ms in its queue."
     )
     assert "line_saturated" not in names(shared(story(*BUSY)))
+
+
+def test_a_line_is_shared_since_the_second_session_uses_it() -> None:
+    made = shared(story(*BUSY))
+    made.rows["cycles"][-1]["command_first_ns"] += 500 * MS
+    found = made.found("line_shared")
+    assert found
+    assert "have filled it since 1.50 s, at" in found.text
+
+
+@pytest.mark.parametrize(
+    ("to_target", "words"),
+    [
+        (100_000, "The line to the initiator has been full since 1.00 s"),
+        (10_000_000, "The line to the target has been full since 1.00 s"),
+        (600_000, "The line has been full both ways since 1.00 s"),
+    ],
+)
+def test_the_way_is_that_of_the_data(to_target: int, words: str) -> None:
+    made = story(*BUSY, to_target=to_target > 1_000_000, line_bytes_per_s=1_000_000)
+    made.connection["stream_bytes_to_target"] = to_target
+    found = made.found("line_saturated")
+    assert found
+    assert found.text.startswith(words)
 
 
 def test_a_session_without_io_and_one_after_another_share_nothing() -> None:
@@ -164,7 +189,10 @@ def test_a_full_line_whose_rate_no_queue_shows_apart_needs_a_longer_round_trip()
     unknown = {"line": None, "line_bytes_per_s": None, "line_wire_bytes_per_s": None}
     found = story(*BUSY, **unknown, **LOADED).found("line_saturated")
     assert found
-    assert found.text.startswith("The line is full, at 1.2 MB/s. Packets typically wait 84.0 ms in its queue.")
+    assert found.text == (
+        "The line to the initiator has been full since 1.00 s, at 1.2 MB/s. Packets typically wait 84.0 ms in its "
+        "queue."
+    )
     # a target that takes the same time for each command looks like a line, but no queue grows
     flat = LOADED | {"rtt_load_median_ns": 17 * MS}
     assert "line_saturated" not in names(story(*BUSY, **unknown, **flat))
