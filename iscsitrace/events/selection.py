@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -18,11 +18,23 @@ from iscsitrace.tables.table import Table
 Array = NDArray[Any]
 
 
+HEADINGS: Final[Mapping[str, str]] = {
+    "time": "time_ns",
+    "severity": "severity",
+    "session": "session",
+    "stream": "connection",
+    "LUN": "lun",
+    "event": "text",
+    "frame": "frame",
+}
+"""What the log of events calls its columns."""
+
 COLUMNS: Final = Columns(
     "events",
     DERIVED_TABLES["events"].columns,
     frozenset({"time_ns", "end_ns"}),
     {"stream": "connection", "tcp.stream": "connection"},
+    HEADINGS,
 )
 """What a condition on events can name."""
 

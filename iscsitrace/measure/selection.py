@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from iscsitrace.measure.waits import UNKNOWN, Waits
 from iscsitrace.tables.condition import Columns, Condition, Values
 from iscsitrace.tables.schema import DERIVED_CYCLE_COLUMNS, TABLES
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import scsi_names
+
+CYCLE_HEADINGS: Final[Mapping[str, str]] = {
+    "cycle": "cycle",
+    "time": "command_first_ns",
+    "stream": "connection",
+    "LUN": "lun",
+    "operation": "operation",
+    "LBA": "lba",
+    "I/O size": "bytes",
+    "latency": "latency_ns",
+    "request": "request_ns",
+    "grant": "grant_ns",
+    "transfer": "transfer_ns",
+    "service": "service_ns",
+    "status wait": "status_wait_ns",
+    "idle": "idle_ns",
+    "QD": "queue_depth",
+    "PDUs": "data_pdu_count",
+    "packets": "data_packet_count",
+    "R2Ts": "r2t_count",
+    "status": "status",
+    "frame": "command_frame",
+}
+"""What the table of commands calls its columns."""
 
 
 @cache
@@ -22,7 +46,8 @@ def cycles_columns() -> Columns:
         "cycles",
         (*stored, *DERIVED_CYCLE_COLUMNS),
         frozenset(column.name for column in stored if column.unit == "ns" and column.name != "idle_ns"),
-        {"stream": "connection", "tcp.stream": "connection", "time": "command_first_ns", "frame": "command_frame"},
+        {"tcp.stream": "connection"} | {name: CYCLE_HEADINGS[name] for name in ("stream", "time", "frame")},
+        CYCLE_HEADINGS,
         {"status": statuses},
     )
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.measure.selection import display_filter, first_packet_ns
+from iscsitrace.measure.selection import CYCLE_HEADINGS, display_filter, first_packet_ns
 from iscsitrace.show import latencies
 from iscsitrace.show.document import Grid, Section, table
 from iscsitrace.wording import cells, scsi_names
@@ -22,10 +22,7 @@ _FLAGS: Final = {
     "has_capture_gap": "missing",
     "has_retransmission": "rexmt",
 }
-_COLUMNS: Final = (
-    *("cycle", "time", "stream", "LUN", "operation", "LBA", "I/O size", "latency", "request", "grant", "transfer"),
-    *("service", "status wait", "idle", "QD", "PDUs", "packets", "R2Ts", "status", "frame", "flags"),
-)
+_COLUMNS: Final = (*CYCLE_HEADINGS, "flags")
 _LEGS_COLUMNS: Final = (
     *("cycle", "time", "stream", "operation", "I/O size", "R2Ts", "latency", "initiator", "to target", "target"),
     *("to initiator", "held by initiator's TCP", "by target's TCP", "frame"),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.events.selection import display_filter, runs
+from iscsitrace.events.selection import HEADINGS, display_filter, runs
 from iscsitrace.measure.selection import first_packet_ns, frames_filter
 from iscsitrace.show.document import Section, table
 from iscsitrace.tables.nulls import known
@@ -56,9 +56,8 @@ def sections(trace: Trace, events: Table, *, is_absolute: bool, has_every: bool)
         return cells.date(time_ns) if is_absolute else cells.seconds(time_ns - (start_ns or 0))
 
     rows = (_line(row, count, until, clock) for row, until, count in zip(shown.rows(), untils, counts, strict=True))
-    columns = ("time", "severity", "session", "stream", "LUN", "event", "frame")
     note = "time: UTC" if is_absolute else f"time: s after the first TCP packet, {cells.date(start_ns)}"
-    yield Section("", (note, table(columns, rows)))
+    yield Section("", (note, table(HEADINGS, rows)))
     frames = sorted(set(shown.raw("frame")[known(shown, "frame")].tolist()))
     if frames:
         title = "Display filter"

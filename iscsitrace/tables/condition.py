@@ -77,6 +77,8 @@ class Columns:
     instants: frozenset[str] = frozenset()
     """Those that are points in time, which are compared as times since the start."""
     other_names: Mapping[str, str] = field(default_factory=dict)
+    headings: Mapping[str, str] = field(default_factory=dict)
+    """The column under each heading of the table that a person reads."""
     words: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The words of columns that hold numbers, such as SCSI statuses."""
 
@@ -87,8 +89,23 @@ class Columns:
         found = next((by_name[each] for each in spellings if each in by_name), None)
         if found is None:
             known_names = [*by_name, *self.other_names, *(_without_unit(each) for each in by_name)]
-            raise InputInvalid(f"{self.table} has no column {name}{_nearest(name, known_names)}")
+            near = self._under(lambda heading: heading == name.casefold()) or _nearest(name, known_names)
+            raise InputInvalid(f"{self.table} has no column {name}{near}")
         return found
+
+    def headed(self, name: str) -> str:
+        """The column under a heading that is also the name of another column; nothing for others."""
+        column = self.headings.get(name, name)
+        return f"; did you mean {column}?" if column != name else ""
+
+    def meant(self, text: str) -> str:
+        """The column under a heading of several words, or with a sign, that a text has instead of a name."""
+        words = text.casefold()
+        return self._under(lambda heading: not heading.isidentifier() and heading in words)
+
+    def _under(self, is_meant: Callable[[str], bool]) -> str:
+        column = next((column for heading, column in self.headings.items() if is_meant(heading.casefold())), None)
+        return f"; did you mean {_without_unit(column)}?" if column else ""
 
     def words_of(self, column: Column) -> Mapping[str, int]:
         """The code of each word of a column; empty for a column of plain numbers."""
@@ -124,7 +141,7 @@ class Condition:
         try:
             self._test = _Reader(text, columns).read()
         except InputInvalid as error:
-            raise InputInvalid(f"filter {text[:80]!r}: {error}") from None
+            raise InputInvalid(f"filter {text[:80]!r}: {error}{columns.meant(text)}") from None
 
     def rows(self, table: Table, start_ns: int = 0, least: Mapping[str, Values] | None = None) -> Array:
         """Which rows meet it. Instants count from ``start_ns``; ``least`` replaces columns of the table."""
@@ -245,7 +262,7 @@ class _Reader:
             return lambda rows: np.array([part in text for text in rows.table.raw(column.name)], dtype=bool)
         codes = [code for word, code in self._columns.words_of(column).items() if part in word]
         if not self._columns.words_of(column):
-            raise InputInvalid(f"{column.name} holds numbers: contains is for text")
+            raise InputInvalid(f"{column.name} holds numbers: contains is for text{self._columns.headed(column.name)}")
         return lambda rows: _among_values(rows.values(column), codes)
 
     def _among(self, column: Column) -> _Test:

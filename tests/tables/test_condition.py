@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iscsitrace.errors import InputInvalid, IscsitraceError
-from iscsitrace.events.selection import COLUMNS
-from iscsitrace.measure.selection import cycles_columns
+from iscsitrace.events.selection import COLUMNS, HEADINGS
+from iscsitrace.measure.selection import CYCLE_HEADINGS, cycles_columns
 from iscsitrace.measure.selection import pick as pick_commands
 from iscsitrace.tables.condition import Condition
 from tests.support.tables_by_hand import MS, table, with_waits
@@ -144,6 +144,11 @@ def test_severities_have_an_order() -> None:
     ("text", "why"),
     [
         ("latncy > 1ms", "cycles has no column latncy; did you mean latency?"),
+        ("I/O size > 64K", "did you mean bytes?"),
+        ("lun == 0 && i/o size in {4K}", "did you mean bytes?"),
+        ("QD >= 4", "cycles has no column QD; did you mean queue_depth?"),
+        ("Latency > 1ms", "cycles has no column Latency; did you mean latency?"),
+        ("status wait > 1ms", "did you mean status_wait?"),
         ("latency > 10", "latency_ns: '10' is not a time like \"8ms\" (ns, us, ms, s)"),
         ("bytes > 5ms", "bytes: '5ms' is not a size like"),
         ("lun == 1.5", "lun: '1.5' is not a whole number"),
@@ -188,3 +193,11 @@ def test_any_text_is_a_condition_or_one_error(text: str) -> None:
     except IscsitraceError:
         return
     assert len(condition.rows(CYCLES)) == len(CYCLES)
+
+
+def test_every_heading_has_a_column() -> None:
+    for headings, columns in ((CYCLE_HEADINGS, cycles_columns()), (HEADINGS, COLUMNS)):
+        for column in headings.values():
+            assert columns.find(column).name == column
+    with pytest.raises(InputInvalid, match=r"event holds numbers: contains is for text; did you mean text\?"):
+        Condition("event contains reset", COLUMNS)
