@@ -6,7 +6,7 @@ A subject is a session with its connections, or a connection without a session.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -72,11 +72,17 @@ class Shown:
         self._numbers = set(sessions)
         apart = {*diagnosis.separate, *alone}
         own = {number for number, session in session_of.items() if session in self._numbers and session is not None}
-        own &= {*diagnosis.connections} if choice.is_verbose else apart
-        own |= {*alone}
-        self.subjects = [(f"session {number}", diagnosis.sessions[number]) for number in sessions]
+        self.main = [(f"session {number}", diagnosis.sessions[number]) for number in sessions]
         """Each with its label, the worst first where not all are shown."""
-        self.subjects += [(f"connection {number}", diagnosis.connections[number]) for number in sorted(own)]
+        self.main += self._connections(own & apart | {*alone})
+        self.subjects = self.main
+        """The same, with every connection where all details are asked for."""
+        if choice.is_verbose:
+            rest = own & {*diagnosis.connections} - apart
+            self.subjects = [*self.main, *self._connections(rest)]
+
+    def _connections(self, numbers: Iterable[int]) -> list[tuple[str, Opinion]]:
+        return [(f"connection {number}", self._diagnosis.connections[number]) for number in sorted(numbers)]
 
     @cached_property
     def alike(self) -> dict[str, list[str]]:

@@ -406,6 +406,25 @@ def test_an_outage_has_one_share_of_the_time_of_its_sessions(diagnose: Diagnose)
     assert "I/O time 7.000000 s: outage 57 %, network RTT 43 %" in alone
 
 
+def test_details_change_neither_the_first_headline_nor_what_to_do(diagnose: Diagnose) -> None:
+    """A session that was lost, and one whose connection alone is limited by round trips."""
+    told = Told()
+    told.session(0, 4.0, end="reset", rst_to_initiator_ns=4.0)
+    told.reads(0, 0.0, 600)
+    told.read(0, 3.5, None)
+    told.session(7.0, 20, replaces=0, rtt_to_target_min_ns=0.05)
+    for place in range(100):
+        told.read(1, 7.1 + place * 0.05, 7.15 + place * 0.05)
+    brief, detailed = (diagnose(told, *options).stdout.splitlines() for options in ((), ("-v",)))
+    steps = [
+        lines[lines.index("What to do") : lines.index("", lines.index("What to do"))] for lines in (brief, detailed)
+    ]
+    assert steps[0] == steps[1]
+    assert brief[:3] == detailed[:3]
+    # and every headline that is shown without it
+    assert {*brief[: brief.index("What to do")]} <= {*detailed}
+
+
 def test_a_failure_that_sessions_share_is_lost_once_among_those_not_shown(diagnose: Diagnose) -> None:
     told = Told()
     told.session(0, 0.5, end="reinstated", rst_to_initiator_ns=0.5)
