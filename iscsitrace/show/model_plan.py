@@ -36,15 +36,8 @@ class Asked:
         return predict_with(plan.prediction.setting, self.fit, {*self.given, *plan.values})
 
 
-CHANGES: Final = {
-    "block_bytes": "larger I/O",
-    "queue_depth": "more in flight",
-    "connections": "more connections",
-    "window_bytes": "larger window",
-    "keys": "negotiated parameters",
-    "delay_ns": "distance",
-}
-"""What a plan changes first."""
+_OF_SEVERAL: Final = {"keys": "negotiated parameters", "delay_ns": "distance"}
+"""Changes of several parameters at once."""
 
 
 def as_dict(asked: Asked, found: Planned, fit_file: str | None) -> dict[str, Any]:
@@ -100,7 +93,8 @@ def _row(plan: Plan, interval: Interval | None) -> tuple[object, ...]:
     prediction = plan.prediction
     ends = (interval.low_bytes_per_s, interval.high_bytes_per_s) if interval else ()
     return (
-        CHANGES[plan.name],
+        # the least value that is enough may be less than now
+        _OF_SEVERAL.get(plan.name) or PARAMETERS[plan.name].label,
         _settings(plan) if plan.is_enough else "not enough",
         cells.megabytes(prediction.throughput_bytes_per_s),
         *map(cells.megabytes, ends),
@@ -149,7 +143,7 @@ def _notes(asked: Asked, found: Planned) -> Iterator[str]:
         yield "not enough: the throughput is the most that this change brings."
     more = next((each for each in found.plans if each.is_enough and each.name == "connections"), None)
     if more:
-        yield f"more connections: each has {amounts.count(more.prediction.setting.queue_depth, 'command')} in flight."
+        yield f"connections: each has {amounts.count(more.prediction.setting.queue_depth, 'command')} in flight."
     if asked.captures and found.now.setting.queue_depth * found.now.setting.connections == 1:
         yield (
             "The program of these captures has one command in flight. More in flight and more connections help only if "

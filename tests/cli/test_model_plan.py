@@ -27,14 +27,19 @@ def document(*arguments: str) -> dict[str, Any]:
     return found
 
 
+def rows_of(result: Result) -> dict[str, str]:
+    """The rows of the table by their change."""
+    return {line.partition("  ")[0]: line.partition("  ")[2].strip() for line in result.stdout.splitlines()}
+
+
 def test_a_plan_says_what_is_wanted_and_what_each_change_needs() -> None:
     result = plan("read", *PATH, "--window", "256K")
     assert result.exit_code == 0
     assert "read: what 34.2 MB/s needs" in result.stdout
     assert "Without the delay it would carry 38.0 MB/s; 90 % of that is wanted." in result.stdout
-    rows = {line[:18].strip(): line[18:] for line in result.stdout.splitlines()}
-    assert rows["more in flight"].startswith("queue depth 10, window 544K ")
-    assert rows["larger window"].startswith("not enough ")
+    rows = rows_of(result)
+    assert rows["queue depth"].startswith("queue depth 10, window 544K ")
+    assert rows["window"].startswith("not enough ")
 
 
 def test_the_json_has_settings_that_predict_evaluates_alike() -> None:
@@ -57,8 +62,13 @@ def test_a_rate_is_in_bytes_or_bits() -> None:
 
 
 def test_a_load_that_is_enough_says_so() -> None:
-    shown = plan("read", *PATH, "--queue-depth", "8", "--reach", "3MB/s").stdout
-    assert ", which is enough, limited by round trips." in shown
+    shown = plan("read", *PATH, "--queue-depth", "8", "--reach", "3MB/s")
+    assert ", which is enough, limited by round trips." in shown.stdout
+    # less is enough, too: the rows say how much, and call it neither more nor larger
+    rows = rows_of(shown)
+    assert rows["I/O size"].startswith("I/O size 8K ")
+    assert rows["queue depth"].startswith("queue depth 1 ")
+    assert not {"more", "larger"} & {*shown.stdout.split()}
     assert "which is enough" not in plan("read", *PATH, "--reach", "30MB/s").stdout
 
 
