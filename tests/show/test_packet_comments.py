@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import random
+import re
 import shutil
 import struct
 import subprocess
@@ -44,21 +45,46 @@ def comment_of_capture(path: Path) -> str:
     return " ".join(out.split())
 
 
-@pytest.mark.parametrize("name", ["loss-1-percent", "medium-error", "two-connections-one-session"])
+@pytest.mark.parametrize("name", ["loss-1-percent", "medium-error", "black-out-and-relogin"])
 def test_the_evidence_has_comments_and_the_capture_a_summary(name: str, tmp_path: Path) -> None:
     (capture,) = (SAMPLES / name).glob("capture.*")
     out = tmp_path / "out.pcapng"
     assert annotate(capture, out).exit_code == 0
     diagnosis = examine(iscsitrace.read(capture, tables=NEEDED).table)
     opinions = (*diagnosis.stories, *diagnosis.sessions.values(), *diagnosis.separate.values())
-    findings = [finding for each in opinions for finding in each.findings]
+    # what broke; or what is wrong, and what leads
+    broke = [each for told in opinions for each in told.findings if each.rank == "failure" and each.leads]
+    slow = [each for told in opinions for each in told.findings if each.is_problem or each.name == told.headline.name]
+    findings = broke or slow
     wanted = {frame: {each.name for each in findings if frame in each.frames} for f in findings for frame in f.frames}
     commented = {int(frame): comment for frame, comment in fields(out, "frame.number", "frame.comment") if comment}
     assert commented.keys() == wanted.keys() != set()
     for frame, names in wanted.items():
-        assert all(f"iscsitrace: {finding} (" in commented[frame] for finding in names)
+        said = set(re.findall(r"iscsitrace: (\w+) \(", commented[frame]))
+        assert said == names, "and nothing of the findings that diagnose shows only with -v"
     assert diagnosis.headline is not None
     assert " ".join(diagnosis.headline.text.split()) in comment_of_capture(out)
+
+
+@pytest.mark.parametrize("name", ["loss-1-percent", "medium-error", "black-out-and-relogin", "task-abort-storage-hang"])
+def test_a_comment_says_what_its_frame_is(name: str, tmp_path: Path) -> None:
+    """As tshark has it: a SCSI Command, a status, a retransmission."""
+    (capture,) = (SAMPLES / name).glob("capture.*")
+    out = tmp_path / "out.pcapng"
+    assert annotate(capture, out).exit_code == 0
+    shown = ("iscsi.opcode", "tcp.analysis.retransmission", "tcp.analysis.fast_retransmission", "tcp.flags.reset")
+    told = 0
+    for comment, opcodes, *retransmissions, reset in fields(out, "frame.comment", *shown):
+        for count, total, part in re.findall(r", frame (\d+) of (\d+) \((.*?)\): ", comment):
+            assert 1 <= int(count) <= int(total)
+            told += 1
+            codes = {int(code, 0) for code in opcodes.split("|") if code}
+            assert "the command of" not in part or 0x01 in codes
+            assert "the status of" not in part or codes & {0x21, 0x25}
+            assert "task management" not in part or 0x02 in codes
+            assert "a retransmission" not in part or any(retransmissions)
+            assert "RST" not in part or reset in ("1", "True")
+    assert told
 
 
 @pytest.mark.parametrize("name", sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir()))

@@ -51,8 +51,8 @@ from iscsitrace.show.line import say
     "annotated_path",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write the capture as pcapng with comments instead of tables: of the frames that the diagnosis names, and a "
-    "summary in the capture's properties.",
+    help="Write the capture as pcapng with comments instead of tables: at the frames that show what has to be acted "
+    "on, and a summary in the capture's properties.",
 )
 @click.option(
     "--csv-safe",
@@ -189,7 +189,7 @@ def _export_annotated(capture_input: CaptureInput, path: Path, *, is_forced: boo
     output_file.check(path, is_forced=is_forced, inputs=sources)
     trace = capture_input.read(annotation.TABLES, written=[path.parent])
     diagnosis = examine(trace.table, tap_of=trace.tap_of)
-    comments = annotation.of_frames(diagnosis)
+    comments = annotation.of_frames(diagnosis, trace.table)
     made_by = f"iscsitrace {__version__}"
     summary = annotation.of_capture(diagnosis, len(comments), made_by)
     with output_file.written_aside(path) as partial, partial.open("wb") as stream:
