@@ -26,6 +26,7 @@ from iscsitrace.relate.mirrors.account import Account
 from iscsitrace.relate.volumes import Volume
 from iscsitrace.tables import memory
 from iscsitrace.tables.table import Source
+from iscsitrace.tables.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -69,21 +70,29 @@ class Diagnosis:
         return {verdict.name for verdict in every if verdict.kind == "problem"}
 
 
-def examine(source: Source, *, has_mirrors: bool = True, tap_of: TapOf = only_tap) -> Diagnosis:
-    """Diagnose a trace that was read with the tables NEEDED; ``source`` is its method ``table``.
+def examine_trace(trace: Trace) -> Diagnosis:
+    """Diagnose a trace that was read with the tables NEEDED."""
+    return examine(trace.table, tap_of=trace.tap_of, start_ns=trace.start_ns)
+
+
+def examine(
+    source: Source, *, has_mirrors: bool = True, tap_of: TapOf = only_tap, start_ns: int | None = None
+) -> Diagnosis:
+    """The same of its tables: ``source`` has them by name.
 
     Without ``has_mirrors`` mirrors are not searched for, and only jobs known by session or names count: the sides of a
     mirror would else look like parallel streams. ``tap_of`` names the taps, where there are several.
+    ``start_ns`` is the zero of the times that sentences say: the first packet of a connection, where nothing is given.
     """
     grouping = Grouping(source)
-    surroundings = Surroundings(source, tap_of)
+    surroundings = Surroundings(source, tap_of, start_ns)
     found_volumes = surroundings.once(volumes.find)
     accounts = tuple(account.of_trace(source, found_volumes)) if has_mirrors else ()
     memory.give_back(source)
     found = streams.find(source, [each.mirror for each in accounts])
     jobs = tuple(job for job in found if has_mirrors or job.is_certain)
     uses = tuple(paths.of_trace(source, found_volumes))
-    groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses, tap_of)
+    groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses, tap_of, surroundings.start_ns())
     all_stories = stories.find(source)
     members = [(story.numbers, story.connection_numbers) for story in all_stories]
     _, possible = registry.look(grouping.facts_together(members), registry.of_scopes("story"))

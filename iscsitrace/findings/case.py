@@ -37,6 +37,9 @@ class Groups:
     tap_of: TapOf = only_tap
     """What sentences call the taps of the trace."""
 
+    start_ns: int = 0
+    """The zero of the times that sentences say."""
+
     _facts: dict[Callable[[Groups], Any], Any] = field(default_factory=dict, compare=False, repr=False)
 
     def once(self, compute: Callable[[Groups], _Fact]) -> _Fact:

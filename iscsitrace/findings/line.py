@@ -18,7 +18,6 @@ from iscsitrace.measure import line
 from iscsitrace.measure.by_subject import first_of_each
 from iscsitrace.measure.facts import Array, Facts, path_ns, workloads
 from iscsitrace.measure.line import Line, Times
-from iscsitrace.measure.selection import first_packet_ns
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.workload import MIXED
 from iscsitrace.tables.nulls import known
@@ -62,9 +61,8 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
     way = f" to the {ways[0]}" if len(ways) == 1 else ""
     both = "" if way else " both ways"
-    start_ns = first_packet_ns(subject.facts.table("connections")) or 0
     since_ns = times.together_ns(case.sessions[0]) if is_shared else int(transfers.starts[0])
-    since = f"since {wording.seconds(since_ns - start_ns)}, at {rate(found)}"
+    since = f"since {wording.seconds(since_ns - case.groups.start_ns)}, at {rate(found)}"
     if is_shared:
         numbers = ", ".join(map(str, times.first(case.sessions[0], _NAMED)))
         more = f" and {count - _NAMED} more" if count > _NAMED else ""

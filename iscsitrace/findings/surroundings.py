@@ -35,10 +35,13 @@ class Surroundings(ByConnection):
     What every story asks of the whole trace is computed once: ten thousand stories must not cost their square.
     """
 
-    def __init__(self, source: Source, tap_of: TapOf = only_tap) -> None:
-        """``source`` has the tables of the whole trace."""
+    def __init__(self, source: Source, tap_of: TapOf = only_tap, start_ns: int | None = None) -> None:
+        """``source`` has the tables of the whole trace, which began at ``start_ns``: with its first connection, where
+        nothing is given.
+        """
         super().__init__(source)
         self.tap_of = tap_of
+        self._start_ns = start_ns
         self._facts: dict[Callable[[Surroundings], Any], Any] = {}
 
     def once(self, compute: Callable[[Surroundings], _Fact]) -> _Fact:
@@ -49,8 +52,8 @@ class Surroundings(ByConnection):
         return fact
 
     def start_ns(self) -> int:
-        """The first packet of any connection."""
-        return self.once(_start_ns)
+        """The zero of the times that sentences say."""
+        return self.once(_start_ns) if self._start_ns is None else self._start_ns
 
     def end_ns(self) -> int:
         """The last packet of any connection."""

@@ -52,20 +52,14 @@ def cycles_columns() -> Columns:
     )
 
 
-def pick(cycles: Table, waited: Waits, condition: Condition, start_ns: int | None) -> tuple[Table, Waits]:
+def pick(cycles: Table, waited: Waits, condition: Condition, start_ns: int) -> tuple[Table, Waits]:
     """The commands that meet a condition, and their waits; instants in it count from ``start_ns``.
 
     The latency of a command without a status is at least the time that it waited.
     """
     latency = Values(waited.least_ns, waited.least_ns != UNKNOWN, waited.is_open)
-    rows = condition.rows(cycles, start_ns or 0, {"latency_ns": latency})
+    rows = condition.rows(cycles, start_ns, {"latency_ns": latency})
     return cycles.select(rows), waited.select(rows)
-
-
-def first_packet_ns(connections: Table) -> int | None:
-    """Time of the first TCP packet; None where there is none."""
-    times = connections.raw("time_first_ns")
-    return int(times.min()) if len(times) else None
 
 
 def frames_filter(frames: Iterable[int]) -> str:

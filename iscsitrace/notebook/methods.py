@@ -134,12 +134,12 @@ _TOP = 20
 
 def diagnose(trace: Trace, sessions: Sequence[int] = ()) -> Diagnosed:
     """See Trace.diagnose."""
-    from iscsitrace.diagnosis.examination import examine
+    from iscsitrace.diagnosis.examination import examine_trace
     from iscsitrace.show import diagnose as reporter
     from iscsitrace.show.shown import Choice
 
     whole = trace.with_tables(DIAGNOSIS_NEEDED)
-    diagnosis = examine(whole.table, tap_of=whole.tap_of)
+    diagnosis = examine_trace(whole)
     sections = reporter.sections(whole, diagnosis, Choice(_TOP, sessions, is_verbose=False))
     return Diagnosed(sections, reporter.as_dict(whole, diagnosis), diagnosis)
 
@@ -159,7 +159,7 @@ def plot(trace: Trace, kind: str, by: str | None, **zoom: Any) -> Picture:
         )
     asked = Zoom(**zoom)
     whole = trace.with_tables((*found.tables, *(found.zoomed_tables if asked.has_times else ())))
-    drawing = found.drawing(whole, asked, subject.origin_ns(whole), Detail(by=by))
+    drawing = found.drawing(whole, asked, whole.start_ns, Detail(by=by))
     return Picture(drawing, subject.of_trace(whole, drawing.view))
 
 
@@ -208,7 +208,7 @@ def page(trace: Trace) -> str:
 
 def _overview(trace: Trace) -> Iterator[Section]:
     yield Section("", (text(trace).strip("<>"),))
-    yield inputs.section(trace.inputs)
+    yield inputs.section(trace.inputs, trace.packet_count)
     yield Section("", (summary.sessions_grid(list(trace.sessions.rows())[:ROWS]),))
     if counted := capture_health.by_name(trace.counters):
         yield Section("", (inputs.counters(counted),))

@@ -30,11 +30,6 @@ class Subject:
     pdu_share: float | None
 
 
-def origin_ns(trace: Trace) -> int:
-    """The time of the first packet: the zero of a time axis."""
-    return min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
-
-
 def of_trace(trace: Trace, view: View) -> Subject:
     """The facts of a view of a trace, with the captures of all its taps."""
     taps = trace.provenance.get("taps", [{"input": trace.inputs}])

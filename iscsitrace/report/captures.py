@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.diagnosis import subject as subjects
-from iscsitrace.diagnosis.examination import Diagnosis, examine
+from iscsitrace.diagnosis.examination import Diagnosis, examine_trace
 from iscsitrace.diagnosis.headline import Verdict
 from iscsitrace.diagnosis.subject import Subject
 from iscsitrace.errors import InputInvalid
@@ -55,7 +55,7 @@ def describe(
     It has the verdicts of all sessions ``by`` each of these, and throughput as a share of the ``yardsticks`` in
     bytes/s: ``line``, ``socket``.
     """
-    diagnosis = examine(trace.table, tap_of=trace.tap_of)
+    diagnosis = examine_trace(trace)
     order = _by_weight(trace, diagnosis)
     if session is not None and session not in diagnosis.sessions:
         known = ", ".join(map(str, order[:LISTED])) or "none"

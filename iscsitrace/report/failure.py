@@ -34,7 +34,7 @@ def facts(trace: Trace, subject: Subject) -> tuple[Fact, ...]:
 
 def _facts(trace: Trace, subject: Subject, failure: Finding) -> Iterator[Fact]:
     if failure.spans:
-        start_ns = int(trace.connections.raw("time_first_ns").min())
+        start_ns = trace.start_ns
         yield Fact(
             "When", _when(failure.spans, start_ns), f"from {cells.clock(min(first for first, _ in failure.spans))}"
         )

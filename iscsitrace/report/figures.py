@@ -53,7 +53,7 @@ def _drawn(
     trace: Trace, pictures_wanted: Iterable[tuple[str, str, Zoom]], looks: inline.Looks
 ) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
     """The pictures of these names, kinds and zooms, and why others are missing."""
-    origin_ns = _origin_ns(trace)
+    origin_ns = trace.start_ns
     pictures: list[Picture] = []
     missing: dict[str, list[str]] = {}
     for name, kind_name, zoom in pictures_wanted:
@@ -80,7 +80,7 @@ def timeline(trace: Trace, session: int | None, looks: inline.Looks) -> tuple[Pi
     kind = kinds.load("events")
     if not set(kind.tables) <= set(trace.options["tables"]):
         return ()
-    drawing = kind.drawing(trace, Zoom(session=session), _origin_ns(trace), _DETAIL)
+    drawing = kind.drawing(trace, Zoom(session=session), trace.start_ns, _DETAIL)
     pictures: list[Picture] = []
     for name, width_in, extra_in in (("wide", _WIDE_IN, 0.0), ("narrow", _NARROW_IN, 0.5)):
         with style.applied():
@@ -91,10 +91,6 @@ def timeline(trace: Trace, session: int | None, looks: inline.Looks) -> tuple[Pi
         notes = tuple(drawing.notes) if not pictures else ()
         pictures.append(Picture(name, drawing.title, kind.how_to_read, notes, found.svg, found.axes))
     return tuple(pictures)
-
-
-def _origin_ns(trace: Trace) -> int:
-    return min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
 
 
 def wanted(

@@ -101,7 +101,7 @@ def of_trace(trace: Trace, diagnosis: Diagnosis) -> Iterator[Section]:
     heat = find(trace.table, diagnosis.volume_outages, limit=ROWS, bin_count=BINS)
     if heat is None or len(heat.volumes) < 2:
         return
-    start_ns = int(trace.connections.raw("time_first_ns").min())
+    start_ns = trace.start_ns
     bounds = _bounds([each for row in heat.latency_ns.tolist() for each in row if not math.isnan(each)])
     edges = [amounts.seconds(each - start_ns) for each in heat.edges_ns.tolist()]
     drawn = HeatMap(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from iscsitrace.measure import violations
-from iscsitrace.measure.selection import first_packet_ns, frames_filter
+from iscsitrace.measure.selection import frames_filter
 from iscsitrace.measure.violations import Unjudged, Violated
 from iscsitrace.show import inputs
 from iscsitrace.show.document import Section
@@ -81,13 +81,13 @@ def as_dict(trace: Trace, found: Found) -> dict[str, Any]:
 
 def sections(trace: Trace, found: Found) -> Iterator[Section]:
     """By side and rule, the worst first; then what could not be judged."""
-    yield inputs.section(trace.inputs)
+    yield inputs.section(trace.inputs, trace.packet_count)
     if not trace.connections.raw("is_iscsi").any():
         yield Section("", ("no iSCSI session was found",))
         return
     if not found.every:
         yield Section("", ("", f"No violation of {_looked_for(found.rules)} was seen."))
-    start_ns = first_packet_ns(trace.connections) or 0
+    start_ns = trace.start_ns
     groups = violations.by_rule(found.every)
     for side in dict.fromkeys(group[0].side for group in groups):
         lines = [line for group in groups if group[0].side == side for line in _lines(group, start_ns)]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.measure.selection import CYCLE_HEADINGS, display_filter, first_packet_ns
+from iscsitrace.measure.selection import CYCLE_HEADINGS, display_filter
 from iscsitrace.show import latencies
 from iscsitrace.show.document import Grid, Section, table
 from iscsitrace.wording import cells, scsi_names
@@ -62,10 +62,10 @@ def sections(
     """One line per command; with ``has_filter`` a Wireshark display filter for each, with ``has_legs`` its legs."""
     rows = list(cycles.rows())
     if has_legs:
-        start_ns = first_packet_ns(trace.connections)
+        start_ns = trace.start_ns
         each = zip(rows, _legs(trace, cycles), latencies.each(waited), strict=True)
-        grid = table(_LEGS_COLUMNS, (_leg_line(*line, start_ns or 0) for line in each))
-        yield Section("", (f"time: s after the first TCP packet, {cells.date(start_ns)}; legs: ms", grid))
+        grid = table(_LEGS_COLUMNS, (_leg_line(*line, start_ns) for line in each))
+        yield Section("", (f"time: s after the first packet, {cells.date(start_ns or None)}; legs: ms", grid))
     else:
         yield Section("", commands(trace, cycles, waited))
     if has_filter:
@@ -74,9 +74,9 @@ def sections(
 
 def commands(trace: Trace, cycles: Table, waited: Waits, caption: str = "") -> tuple[str, Grid]:
     """A row for each of these commands; before it, what its times are."""
-    start_ns = first_packet_ns(trace.connections)
-    rows = (_line(row, one, start_ns or 0) for row, one in zip(cycles.rows(), latencies.each(waited), strict=True))
-    reading = f"time: s after the first TCP packet, {cells.date(start_ns)}; phases: ms"
+    start_ns = trace.start_ns
+    rows = (_line(row, one, start_ns) for row, one in zip(cycles.rows(), latencies.each(waited), strict=True))
+    reading = f"time: s after the first packet, {cells.date(start_ns or None)}; phases: ms"
     return reading, table(_COLUMNS, rows, caption)
 
 

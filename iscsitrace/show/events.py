@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.events.selection import HEADINGS, display_filter, runs
-from iscsitrace.measure.selection import first_packet_ns, frames_filter
+from iscsitrace.measure.selection import frames_filter
 from iscsitrace.show.document import Section, table
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts, cells
@@ -23,7 +23,7 @@ _FRAMES_SHOWN: Final = 200
 def json_lines(trace: Trace, events: Table) -> Iterator[str]:
     """What ``events --json`` prints, one row at a time."""
     streams = _streams(trace)
-    start_ns = trace.first_packet[0] if trace.first_packet else 0
+    start_ns = trace.start_ns
     start, separator = f'{json.dumps(trace.provenance)[:-1]}, "events": [', "\n"
     for row in events.rows():
         row["display_filter"] = display_filter(row, streams.get(row["session"], ()), start_ns)
@@ -42,7 +42,7 @@ def _streams(trace: Trace) -> dict[int, list[int]]:
 
 def sections(trace: Trace, events: Table, *, is_absolute: bool, has_every: bool) -> Iterator[Section]:
     """One line per event; runs of equal events are one line unless ``has_every``."""
-    start_ns = first_packet_ns(trace.connections)
+    start_ns = trace.start_ns
     if not len(events):
         yield Section("", ("no events",))
         return
@@ -53,10 +53,10 @@ def sections(trace: Trace, events: Table, *, is_absolute: bool, has_every: bool)
         shown, untils, counts = events.select(firsts), events.raw("time_ns")[lasts].tolist(), numbers.tolist()
 
     def clock(time_ns: int) -> str:
-        return cells.date(time_ns) if is_absolute else cells.seconds(time_ns - (start_ns or 0))
+        return cells.date(time_ns) if is_absolute else cells.seconds(time_ns - start_ns)
 
     rows = (_line(row, count, until, clock) for row, until, count in zip(shown.rows(), untils, counts, strict=True))
-    note = "time: UTC" if is_absolute else f"time: s after the first TCP packet, {cells.date(start_ns)}"
+    note = "time: UTC" if is_absolute else f"time: s after the first packet, {cells.date(start_ns or None)}"
     yield Section("", (note, table(HEADINGS, rows)))
     frames = sorted(set(shown.raw("frame")[known(shown, "frame")].tolist()))
     if frames:

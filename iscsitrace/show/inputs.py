@@ -41,9 +41,14 @@ def sections_of_places(document: Mapping[str, Any]) -> Iterator[Section]:
         yield places.section(document["places"])
 
 
-def section(inputs: Iterable[Mapping[str, Any]]) -> Section:
-    """One line per capture."""
-    return Section("", lines(inputs))
+def section(inputs: Iterable[Mapping[str, Any]], read_count: int | None = None) -> Section:
+    """One line per capture; and how many packets of them were read, where a filter or a time left out some."""
+    every = [*inputs]
+    count = sum(source["packet_count"] for source in every)
+    if read_count is None or read_count >= count:
+        return Section("", lines(every))
+    counted = "times and frame numbers count from the start of the capture"
+    return Section("", (*lines(every), f"{read_count} of these {count} packets read; {counted}"))
 
 
 def lines(inputs: Iterable[Mapping[str, Any]], limit: int | None = None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from iscsitrace.measure.selection import first_packet_ns, frames_filter
+from iscsitrace.measure.selection import frames_filter
 from iscsitrace.relate.mirrors.account import WORDS
 from iscsitrace.relate.mirrors.tables import largest_skews, mirror_legs, mirrored_writes, sides_of
 from iscsitrace.show.document import Block, Grid, Heading, Section, table
@@ -41,7 +41,7 @@ def sections(
         yield Section("", ("no mirror: no two sessions of one host carried the same writes at the same time",))
         return
     blocks = [block for number, account in enumerate(accounts) for block in of_account(number, account)]
-    title = f"Mirrored writes, {len(mirrored)} of {count}: time in s after the first TCP packet, other times in ms"
+    title = f"Mirrored writes, {len(mirrored)} of {count}: time in s after the first packet, other times in ms"
     yield Section("", (*blocks, writes(trace, mirrored, sides, title)))
     if has_filter:
         rows = (
@@ -88,7 +88,7 @@ def of_account(number: int, account: Account) -> Iterator[Block]:
 
 def writes(trace: Trace, mirrored: Table, sides: Table, caption: str) -> Grid:
     """A row for each of these mirrored writes."""
-    start_ns = first_packet_ns(trace.connections) or 0
+    start_ns = trace.start_ns
     columns = (
         *("mirror", "write", "time", "LBA", "size", "skew", "last session", "cause", "due to cause"),
         "each side done after",

@@ -48,7 +48,7 @@ def sections_by(trace: Trace, by: Sequence[str], top: int) -> Iterator[Section]:
     from iscsitrace.relate.loads import Loads
     from iscsitrace.show import loads
 
-    yield inputs.section(trace.inputs)
+    yield inputs.section(trace.inputs, trace.packet_count)
     found = Loads(trace.table)
     yield Section("", (loads.READING, *(loads.grid(name, found.by(name), top) for name in by)))
 
@@ -83,7 +83,7 @@ def sections(document: Mapping[str, Any], top: int, *, is_verbose: bool = False)
     ``top``, the busiest of them, and their connections.
     """
     busiest = _busiest(document, top)
-    yield inputs.section(document["input"])
+    yield inputs.section(document["input"], document["packet_count"])
     connections = [row for row in document["connections"] if row["is_iscsi"]]
     shown = _cut(connections, busiest)[:top]
     numbers = {row["connection"] for row in shown}

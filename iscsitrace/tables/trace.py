@@ -227,6 +227,11 @@ class Trace:
         return self._pass.tcp_packet_count
 
     @property
+    def start_ns(self) -> int:
+        """The zero of all times that are shown: the first packet of the captures, read or skipped; 0 without one."""
+        return min((each["time_first_ns"] for each in self.inputs if each["time_first_ns"] is not None), default=0)
+
+    @property
     def first_packet(self) -> tuple[int, int] | None:
         """Capture time (ns) and bytes on the wire of the first packet read; None where there is none."""
         return self._pass.first_packet

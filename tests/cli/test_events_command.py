@@ -41,7 +41,7 @@ def lines(*arguments: object) -> list[str]:
 
 def test_a_line_has_time_severity_place_text_length_and_frame() -> None:
     head, columns, *rows, display_filter = lines(RESTART, "--severity", "warning")
-    assert head == "time: s after the first TCP packet, 2026-11-22T21:31:42.641265053Z"
+    assert head == "time: s after the first packet, 2026-11-22T21:31:42.641265053Z"
     assert re.split(r"\s{2,}", columns.strip()) == ["time", "severity", "session", "stream", "LUN", "event", "frame"]
     assert [re.split(r"\s{2,}", row.strip()) for row in rows] == [
         ["10.541377", "warning", "1", "1", "-", "the target closed the connection", "454"],

@@ -236,11 +236,6 @@ def test_health_ignores_a_counter_of_zero() -> None:
     assert health.reaching(health.by_name(table("counters", counter("sync_lost", "data_loss", 0))), "info") == []
 
 
-def test_the_first_packet_is_that_of_any_connection() -> None:
-    assert selection.first_packet_ns(table("connections", {"time_first_ns": 9}, {"time_first_ns": 5})) == 5
-    assert selection.first_packet_ns(table("connections")) is None
-
-
 def test_display_filter() -> None:
     cycles = table("cycles", *CYCLES)
     assert selection.display_filter(cycles.row(1)) == (

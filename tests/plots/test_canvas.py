@@ -40,7 +40,7 @@ def test_no_text_is_cut_or_hidden(name: str) -> None:
     for trace in traces(name):
         for kind in kinds.NAMES:
             try:
-                drawing = kinds.load(kind).drawing(trace, Zoom(), subject.origin_ns(trace), Detail())
+                drawing = kinds.load(kind).drawing(trace, Zoom(), trace.start_ns, Detail())
             except InputInvalid:
                 continue
             about = subject.of_trace(trace, drawing.view)
@@ -56,7 +56,7 @@ def test_no_text_is_cut_or_hidden(name: str) -> None:
 @pytest.mark.parametrize("name", ["black-out-and-relogin", "task-abort-storage-hang"])
 def test_the_time_line_of_a_report_is_whole(name: str, width_in: float) -> None:
     trace = next(traces(name))
-    drawing = kinds.load("events").drawing(trace, Zoom(), subject.origin_ns(trace), Detail())
+    drawing = kinds.load("events").drawing(trace, Zoom(), trace.start_ns, Detail())
     with style.applied():
         figure = style.new_figure(drawing.height_in, width_in)
         drawing.draw(figure)

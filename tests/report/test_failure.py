@@ -53,6 +53,7 @@ def trace(write_ns: int = SECOND) -> Any:
         cycles=table("cycles", *cycles),
         connections=table("connections", *connections),
         task_management=table("task_management"),
+        start_ns=START,
     )
 
 

@@ -51,9 +51,7 @@ def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 def trace(*tables: str) -> Any:
     rows = [{"session": 7}, {"session": 7}, {"session": 8}]
     connections = SimpleNamespace(rows=lambda: rows)
-    return SimpleNamespace(
-        inputs=[{"time_first_ns": None}], connections=connections, cycles=None, table=None, options={"tables": tables}
-    )
+    return SimpleNamespace(start_ns=0, connections=connections, cycles=None, table=None, options={"tables": tables})
 
 
 @pytest.mark.usefixtures("_by_hand")

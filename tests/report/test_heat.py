@@ -11,11 +11,12 @@ from iscsitrace.report import heat
 from iscsitrace.show.document import HeatMap
 from tests.relate.test_volumes import Host
 from tests.report.test_volume_heat import three_luns
+from tests.support.histories import at
 
 
 def drawn(host: Host) -> HeatMap | None:
     source = host.source()
-    trace: Any = SimpleNamespace(table=source, connections=source("connections"))
+    trace: Any = SimpleNamespace(table=source, start_ns=at(0.0))
     for section in heat.of_trace(trace, host.diagnosis()):
         (found,) = section.blocks
         assert isinstance(found, HeatMap)

@@ -20,7 +20,7 @@ from tests.support.tables_by_hand import MS, table
 
 def trace(**rows: list[dict[str, Any]]) -> Any:
     names = ("connections", "sessions", "parameters", "cycles", "task_management")
-    return SimpleNamespace(**{name: table(name, *rows.get(name, [])) for name in names})
+    return SimpleNamespace(start_ns=90 * MS, **{name: table(name, *rows.get(name, [])) for name in names})
 
 
 # --- slowest commands
@@ -45,7 +45,7 @@ def slowest(*cycles: dict[str, Any]) -> Section:
     )
 
 
-def test_times_count_from_the_first_connection_and_flags_follow_the_frames() -> None:
+def test_times_count_from_the_first_packet_and_flags_follow_the_frames() -> None:
     flags = {"is_aborted": True, "has_capture_gap": True, "is_complete": False}
     found = slowest(command(0, 5, lba=7, bytes=4_096, queue_depth=2), command(1, 9, **flags), command(2, 99, session=1))
     first, second = found.grids[0].rows
@@ -179,9 +179,8 @@ def test_sessions_are_in_the_order_of_their_bytes_then_commands_then_numbers() -
 def test_a_session_that_is_not_there_is_refused_with_those_that_are(monkeypatch: pytest.MonkeyPatch) -> None:
     for count, known in ((0, "none"), (2, "0, 1"), (25, ", ".join(str(number) for number in range(24)))):
         diagnosis = SimpleNamespace(sessions=dict.fromkeys(range(count)))
-        monkeypatch.setattr(captures, "examine", lambda source, tap_of, diagnosis=diagnosis: diagnosis)
+        monkeypatch.setattr(captures, "examine_trace", lambda trace, diagnosis=diagnosis: diagnosis)
         made = trace()
-        made.table = made.tap_of = None
         with pytest.raises(InputInvalid, match=f"^there is no session 99; there are {known}$"):
             captures.describe(made, session=99)
 

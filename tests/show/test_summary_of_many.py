@@ -22,6 +22,7 @@ def document(count: int) -> dict[str, Any]:
     part |= {"pdu_count": 1, "missing_pdu_count": 0, "pdu_share": 1.0, "direction": None}
     return {
         "input": [],
+        "packet_count": 0,
         "sessions": list(source("sessions").rows()),
         "connections": list(source("connections").rows()),
         "mirrors": [],

@@ -100,13 +100,15 @@ class Pass:
     def __init__(self, tables: Rows, inputs: list[dict[str, Any]] | None = None) -> None:
         self.tables = tables
         self.taken: list[tuple[str, str]] = []
+        starts = [row["time_first_ns"] for row in tables.get("connections", ()) if "time_first_ns" in row]
+        first_ns = min(starts, default=0)
         self.inputs = inputs or [
             {
                 "name": "a.pcap",
                 "format": "pcap",
                 "packet_count": 9,
-                "time_first_ns": 0,
-                "time_last_ns": 2_000_000_000,
+                "time_first_ns": first_ns,
+                "time_last_ns": first_ns + 2_000_000_000,
                 "is_cut_short": False,
             }
         ]

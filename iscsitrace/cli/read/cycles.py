@@ -89,7 +89,7 @@ def command(
     if is_csv and has_legs:
         raise click.UsageError("--csv prints only the columns of the table cycles; export writes the table legs")
     from iscsitrace.measure import waits
-    from iscsitrace.measure.selection import cycles_columns, first_packet_ns, pick
+    from iscsitrace.measure.selection import cycles_columns, pick
     from iscsitrace.show import cycles
     from iscsitrace.tables.condition import Condition
 
@@ -109,7 +109,7 @@ def command(
     trace = capture_input.read(("budget",))
     picked, waited = trace.cycles, waits.of_trace(trace.table)
     if condition:
-        picked, waited = pick(picked, waited, condition, first_packet_ns(trace.connections))
+        picked, waited = pick(picked, waited, condition, trace.start_ns)
     unranked = 0
     if top is not None:
         unranked = int((waited.least_ns == waits.UNKNOWN).sum())

@@ -161,11 +161,11 @@ def _ended(part: CaptureInput, asked: _Asked, *, is_json: bool, is_alone: bool) 
 
 def _diagnosed(part: CaptureInput, asked: _Asked, *, is_json: bool) -> _End:
     trace = part.read(NEEDED, loading=_LATER)
-    from iscsitrace.diagnosis.examination import examine
+    from iscsitrace.diagnosis.examination import examine_trace
     from iscsitrace.show import diagnose
     from iscsitrace.show.shown import Choice, Shown
 
-    diagnosis = examine(trace.table, tap_of=trace.tap_of)
+    diagnosis = examine_trace(trace)
     wanted = set(asked.fail_on)
     failed = sorted({*(diagnosis.problems if _ANY in wanted else ()), *(diagnosis.found & wanted)})
     document = None

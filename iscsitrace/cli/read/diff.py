@@ -69,7 +69,7 @@ def command(
     a, b = matching.match(found_a, found_b, session_a, session_b)
     why_not = matching.why_not(a, b)
     explanation = differences.explain(a.measured, b.measured) if a.measured and b.measured and not why_not else None
-    headlines = [examination.examine(trace.table, tap_of=trace.tap_of).headline for trace in traces]
+    headlines = [examination.examine_trace(trace).headline for trace in traces]
     places = by_place.compare(traces[0], traces[1], a.session, b.session)
     if is_json:
         show_json(diff.as_dict(traces, headlines, a, b, explanation, why_not, places))

@@ -67,12 +67,11 @@ def command(
     chosen = joined(row_filter, short_forms)
     condition = Condition(chosen, COLUMNS) if chosen is not None else None
     trace = capture_input.read(derived.NEEDED["events"], loading=["iscsitrace.show.events"])
-    from iscsitrace.measure.selection import first_packet_ns
     from iscsitrace.show import events
 
     picked = derived.table(trace, "events")
     if condition:
-        picked = picked.select(condition.rows(picked, first_packet_ns(trace.connections) or 0))
+        picked = picked.select(condition.rows(picked, trace.start_ns))
     if is_json:
         for line in events.json_lines(trace, picked):
             click.echo(line, nl=False)

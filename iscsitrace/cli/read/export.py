@@ -179,7 +179,7 @@ def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: 
 
 def _export_annotated(capture_input: CaptureInput, path: Path, *, is_forced: bool) -> None:
     from iscsitrace import __version__
-    from iscsitrace.diagnosis.examination import examine
+    from iscsitrace.diagnosis.examination import examine_trace
     from iscsitrace.show import annotation, packet_comments
     from iscsitrace.show import files as output_file
 
@@ -188,7 +188,7 @@ def _export_annotated(capture_input: CaptureInput, path: Path, *, is_forced: boo
         raise click.UsageError("--annotate takes one capture file (join several with mergecap)")
     output_file.check(path, is_forced=is_forced, inputs=sources)
     trace = capture_input.read(annotation.TABLES, written=[path.parent])
-    diagnosis = examine(trace.table, tap_of=trace.tap_of)
+    diagnosis = examine_trace(trace)
     comments = annotation.of_frames(diagnosis, trace.table)
     made_by = f"iscsitrace {__version__}"
     summary = annotation.of_capture(diagnosis, len(comments), made_by)

@@ -154,7 +154,7 @@ def command(
     from iscsitrace.plots.picture import Size
     from iscsitrace.plots.view import Zoom
 
-    origin_ns = subject.origin_ns(trace)
+    origin_ns = trace.start_ns
     is_xplot = path is not None and path.suffix == f".{_XPLOT}"
     zoom = Zoom(
         session,
