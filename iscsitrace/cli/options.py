@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from iscsitrace.taps.inputs import Inputs
 
 EXIT_NO_ISCSI = 4
+_NAMED = 4
+"""Groups, and captures of each, that a message names."""
 _CAPTURE_NAME = re.compile(r"[^.].*\.(pcap|pcapng|cap)(\.(gz|zst|lz4))?", re.IGNORECASE)
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -66,6 +68,8 @@ class CaptureInput:
     max_memory_bytes: int | None = None
     read_already: tuple[Trace, ...] = ()
     """Each source as a trace of its own, where it had to be read to find what belongs together."""
+    folders: tuple[str, ...] = ()
+    """Those that sources come from: nobody said that these belong together."""
 
     def require_whole_file(self, purpose: str) -> None:
         """A usage error unless it is one file read whole or up to -c, as tshark can read it."""
@@ -111,6 +115,8 @@ class CaptureInput:
         if self.max_memory_bytes is not None:
             # what they take counts from the first look at the memory on
             modules.join()
+        if self.folders:
+            return self.only_group(tables).read(tables, written=written)
         with self.watched() as watch:
             options = self._options(watch)
             if len(self.sources) == 1 and not self.tap_names:
@@ -128,18 +134,19 @@ class CaptureInput:
             self.note(line)
         return trace
 
-    def groups(self, tables: Iterable[str]) -> list[CaptureInput]:
+    def groups(self, tables: Iterable[str], written: Iterable[Path] | None = ()) -> list[CaptureInput]:
         """The captures that belong together, apart from those that do not; one group where taps are named.
 
         ``tables`` are those that each group is read with. From then on the process is confined as by :meth:`read`.
         """
         if len(self.sources) < 2 or self.tap_names:
-            return [self]
+            return [replace(self, folders=())]
+        if written is not None:
+            own_process.confine(written)
         from iscsitrace.recording.file_names import ring_of
         from iscsitrace.taps import related
         from iscsitrace.taps.inputs import read_apart
 
-        own_process.confine(())
         traces: dict[str, Trace] = {}
 
         def read(sources: Sequence[str]) -> Sequence[Trace]:
@@ -151,7 +158,18 @@ class CaptureInput:
         found = related.groups(self.sources, ring_of, read)
         # one that cannot be read has no trace
         whole = {each: tuple(traces[name] for name in each) if traces.keys() >= {*each} else () for each in found}
-        return [replace(self, sources=each, read_already=whole[each]) for each in found]
+        return [replace(self, sources=each, read_already=whole[each], folders=()) for each in found]
+
+    def only_group(self, tables: Iterable[str]) -> CaptureInput:
+        """The captures of folders, if all belong together; InputInvalid with the groups otherwise."""
+        groups = self.groups(tables, written=None)
+        if len(groups) > 1:
+            names = ["(" + _some([Path(each).name for each in group.sources]) + ")" for group in groups]
+            raise InputInvalid(
+                f"{_some(self.folders)}: {len(groups)} groups of captures that do not belong together: {_some(names)}. "
+                "Name the captures of one group, or use diagnose, which shows each"
+            )
+        return groups[0]
 
     def has_iscsi(self, trace: Trace) -> bool:
         """Whether there is iSCSI in what was read; a note where there is none."""
@@ -192,6 +210,12 @@ class CaptureInput:
         unnamed = self.sources[len(self.tap_names) :]
         options |= {"are_synchronised": self.are_clocks_synchronised, "read_already": self.read_already}
         return read_inputs(unnamed, named, tables=tables, **options)
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of these names, and how many others there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def reading_progress(*, is_wanted: bool = True) -> Progress:
@@ -293,10 +317,8 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
         taps = [text.partition("=") for text in tap_files]
         if not all(name and file for name, _, file in taps):
             raise click.UsageError("--tap needs a name and a file: --tap initiator=capture.pcapng")
-        sources = (
-            *(file for _, _, file in taps),
-            *(file for each in (*read_files, *captures) for file in files_of(each, has_experiments=has_experiments)),
-        )
+        named = [(each, files_of(each, has_experiments=has_experiments)) for each in (*read_files, *captures)]
+        sources = (*(file for _, _, file in taps), *(file for _, files in named for file in files))
         if not sources:
             raise click.UsageError("name a capture, or - for standard input")
         if sources.count("-") > 1:
@@ -316,6 +338,7 @@ def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Funct
             tuple(name for name, _, _ in taps),
             clocks == "synchronised",
             max_memory_bytes,
+            folders=tuple(each for each, files in named if files != [each]) if len(sources) > 1 else (),
         )
         return function(*arguments, capture_input=capture_input, **options)
 

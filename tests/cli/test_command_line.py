@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from click.testing import CliRunner
 from iscsitrace.cli import main
 from tests.support.capture_file import read_records, write_pcapng
 from tests.support.conversation import Conversation
+
+SAMPLES = Path(__file__).parents[2] / "samples"
 
 
 @pytest.mark.parametrize(
@@ -50,6 +53,45 @@ def test_a_folder_is_its_captures(tmp_path: Path) -> None:
         document = json.loads(result.stdout)
         assert document["packet_count"] == len(records)
         assert [Path(each["name"]).name for each in document["input"]] == ["x_00001.PCAPNG", "x_00002.pcapng"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("summary", "events", "events --json", "cycles", "conformance", "mirrors", "check"),
+        *("report -o OUT/x.html", "export -o OUT/tables", "plot latency -o OUT/x.png"),
+        "export -o OUT/tables --format parquet --max-memory 2G",
+    ],
+)
+def test_captures_of_a_folder_that_do_not_belong_together_are_not_read_as_one(words: str, tmp_path: Path) -> None:
+    folder = tmp_path / "san"
+    folder.mkdir()
+    for sample, name in (("sequential-read-4ms", "a"), ("medium-error", "b")):
+        (source,) = (SAMPLES / sample).glob("capture.*")
+        shutil.copy(source, folder / f"{name}{''.join(source.suffixes)}")
+    loss = SAMPLES / "loss-1-percent"
+    for name in ("capture", "target"):
+        shutil.copy(loss / f"{name}.pcap.gz", folder / f"c-{name}.pcap.gz")
+    command, *options = words.replace("OUT", str(tmp_path)).split()
+    result = CliRunner().invoke(main, [command, *options, str(folder)])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"iscsitrace: {folder}: 3 groups of captures that do not belong together: (a.pcapng.gz), (b.pcapng.gz), "
+        "(c-capture.pcap.gz, c-target.pcap.gz). Name the captures of one group, or use diagnose, which shows each\n"
+    )
+    assert not [*tmp_path.glob("x.*"), *tmp_path.glob("tables/*")]
+
+
+def test_captures_that_are_named_are_read_as_one_and_those_of_a_folder_if_they_belong_together(tmp_path: Path) -> None:
+    folder = tmp_path / "taps"
+    shutil.copytree(SAMPLES / "loss-1-percent", folder)
+    taps = CliRunner().invoke(main, ["summary", str(folder)])
+    assert taps.exit_code == 0
+    assert "same traffic at 2 taps, from the initiator to the target: capture.pcap.gz -> target.pcap.gz" in taps.stderr
+    named = [next((SAMPLES / name).glob("capture.*")) for name in ("sequential-read-4ms", "medium-error")]
+    both = CliRunner().invoke(main, ["summary", *map(str, named)])
+    assert both.exit_code == 0
+    assert "2 captures read as parts of one, in the order given" in both.stderr
 
 
 def test_a_folder_without_captures_is_refused_in_one_line(tmp_path: Path) -> None:

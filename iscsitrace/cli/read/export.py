@@ -136,8 +136,9 @@ def _export_bounded(capture_input: CaptureInput, directory: str, chosen: list[st
     from iscsitrace.show.export import export_bounded
 
     capture_input.require_whole_captures("export --format parquet --max-memory")
+    sources = capture_input.only_group(()).sources
     with capture_input.watched("cut the captures into smaller files, such as by editcap -c 1000000") as watch:
-        counts = export_bounded(capture_input.sources, directory, chosen, force, watch=watch)
+        counts = export_bounded(sources, directory, chosen, force, watch=watch)
     for path, count in counts.items():
         say(f"{path}: {count} rows")
 
