@@ -103,6 +103,10 @@ class Side:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         situation = self.measured.situation if self.measured else None
+        breakdown = {
+            part: {"ns": self.parts_ns[part], "share": self.share(part), "ns_per_megabyte": self.ns_per_megabyte(part)}
+            for part in PARTS
+        }
         return {
             "session": self.session,
             "initiator_name": self.initiator_name,
@@ -118,14 +122,9 @@ class Side:
             "block_bytes": self.block_bytes,
             "queue_depth": self.queue_depth,
             "connection_count": self.connection_count,
-            "budget": {
-                part: {
-                    "ns": self.parts_ns[part],
-                    "share": self.share(part),
-                    "ns_per_megabyte": self.ns_per_megabyte(part),
-                }
-                for part in PARTS
-            },
+            "time_breakdown": breakdown,
+            # its old name
+            "budget": breakdown,
             "jobs_ns": self.jobs_ns,
             "round_trip_ns": self.path_ns,
             "one_way_delay_ns": None if self.path_ns is None else self.path_ns / 2,

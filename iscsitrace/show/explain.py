@@ -1,5 +1,5 @@
-"""What a name means that iscsitrace prints: a finding, a rule, a counter, a table, a column, a plot, a part of the time
-breakdown, a kind of event, a term of the glossary.
+"""What a name means that iscsitrace prints: a finding, a rule, a counter, a table, a column or its heading, a plot, a
+part of the time breakdown, a kind of event, a term of the glossary.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from iscsitrace.errors import InputInvalid
+from iscsitrace.events.selection import HEADINGS
 from iscsitrace.findings.thresholds import WARNING
+from iscsitrace.measure.selection import CYCLE_HEADINGS
 from iscsitrace.plots import kinds
 from iscsitrace.show import conformance, pages
 from iscsitrace.show.document import Section
@@ -28,12 +30,13 @@ from iscsitrace.tables.schema import (
 from iscsitrace.wording import amounts
 from iscsitrace.wording.counters import counters
 from iscsitrace.wording.event_kinds import EVENT_KINDS
-from iscsitrace.wording.parts import PARTS
+from iscsitrace.wording.parts import PARTS, named
 from iscsitrace.wording.rules import rules
 
 if TYPE_CHECKING:
     from iscsitrace.findings.finding import Problem
 
+_HEADINGS: Final = {"cycles": CYCLE_HEADINGS, "events": HEADINGS}
 _NEAR: Final = 5
 """Names that are like one that does not exist."""
 RANKS: Final = {
@@ -87,7 +90,8 @@ def names(problems: Mapping[str, Problem]) -> list[str]:
     columns = (f"{table}.{column}" for table, each in _columns().items() for column in each)
     parts = (each for part in PARTS for each in (part.label, part.name))
     events = (kind.name for kind in EVENT_KINDS)
-    every = (problems, rules(), counters(), _rows(), columns, kinds.NAMES, parts, events, pages.terms())
+    headings = chain.from_iterable(_HEADINGS.values())
+    every = (problems, rules(), counters(), _rows(), columns, headings, kinds.NAMES, parts, events, pages.terms())
     return list(dict.fromkeys(chain.from_iterable(every)))
 
 
@@ -121,15 +125,23 @@ def _of_column(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]
                 yield Section(f"{table}.{column.name}", (f"Column: {column.meaning}", "", *_facts_of_column(column)))
 
 
+def _of_heading(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
+    for table, headings in _HEADINGS.items():
+        for heading, column in headings.items():
+            if name.casefold() == heading.casefold() and name != column:
+                found = _columns()[table][column]
+                lines = (f"Heading of {table}, column {column}: {found.meaning}", "", *_facts_of_column(found))
+                yield Section(heading, lines)
+
+
 def _of_plot(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
     if name in kinds.NAMES:
         yield Section(f"plot {name}", (f"Plot: {kinds.summaries()[name]}",))
 
 
 def _of_part(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
-    for part in PARTS:
-        if name.lower() in (part.name.lower(), part.label.lower()):
-            yield Section(part.label, (f"Part of the time breakdown ({part.name} in tables): {part.meaning}.",))
+    if part := named(name):
+        yield Section(part.label, (f"Part of the time breakdown ({part.name} in tables and JSON): {part.meaning}.",))
 
 
 def _of_event(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
@@ -146,7 +158,7 @@ def _of_term(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
 
 
 _KINDS: Final = (
-    *(_of_finding, _of_rule, _of_counter, _of_table, _of_column, _of_plot),
+    *(_of_finding, _of_rule, _of_counter, _of_table, _of_column, _of_heading, _of_plot),
     *(_of_part, _of_event, _of_term),
 )
 """In the order of a page."""

@@ -154,3 +154,9 @@ PARTS: Final = (
 )
 # fmt: on
 BY_NAME: Final = {part.name: part for part in PARTS}
+_BY_WORDS: Final = {word: part for part in PARTS for word in (part.name, part.label.lower().replace(" ", "_"))}
+
+
+def named(words: str) -> Part | None:
+    """The part of this name, or of its label, with spaces or underscores; None for others."""
+    return _BY_WORDS.get(words.lower().replace(" ", "_"))

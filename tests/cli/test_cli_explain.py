@@ -53,10 +53,35 @@ def test_words_of_the_output_are_explained(name: str) -> None:
     assert len(text.split()) > 4
 
 
+@pytest.mark.parametrize(
+    ("names", "meaning"),
+    [
+        (("propagation", "network RTT", "network_rtt", "Network RTT"), "network delay in both directions"),
+        (("initiator_think", "initiator idle", "initiator_idle"), "no commands in flight"),
+        (("status wait", "Status wait"), "Heading of cycles, column status_wait_ns: "),
+        (("QD",), "Heading of cycles, column queue_depth: "),
+        (("PDUs",), "Heading of cycles, column data_pdu_count: "),
+    ],
+)
+def test_names_of_screen_and_json_have_one_page(names: tuple[str, ...], meaning: str) -> None:
+    pages = {explain(name) for name in names}
+    assert len(pages) == 1
+    ((code, text),) = pages
+    assert code == 0
+    assert meaning in text
+
+
+def test_a_part_of_the_time_is_a_cost_by_both_names() -> None:
+    for cost in ("propagation", "network_rtt"):
+        result = CliRunner().invoke(main, ["fleet", "top", "no-dataset", "--cost", cost])
+        assert "no-dataset" in result.stderr
+        assert "is not one of" not in result.stderr
+
+
 def test_a_word_of_a_name_leads_to_it() -> None:
-    code, text = explain("idle")
+    code, text = explain("think")
     assert code == 2
-    assert "idle time" in text
+    assert "initiator_think_time" in text
 
 
 def test_a_counter_has_its_advice() -> None:

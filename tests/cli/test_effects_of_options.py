@@ -75,6 +75,7 @@ def test_usage_that_excludes_itself() -> None:
         ("export --sidecar -c 5 a.pcap", "omit -c"),
         ("cycles --csv --filter a.pcap", "use --json for display filters"),
         ("check --tap target a.pcap", "--tap goes with --truth"),
+        ("check --truth t.json --tap target=a.pcap a.pcap", "check compares the captures of one tap: --tap takes its"),
         ("lab up --bypass --log x.json", "--log goes with links"),
         ("lab run read-study -o x --arm missing", "no arm is called 'missing'"),
         ("capture -i lo --json -w -", "omit --json"),

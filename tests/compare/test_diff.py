@@ -315,7 +315,8 @@ def test_the_command_as_json(runs: Runs) -> None:
     assert (a["queue_depth"], b["queue_depth"]) == (1, 8)
     assert a["block_sizes"] == [{"bytes": 65_536, "task_count": 128}]
     for each in (a, b):
-        assert sum(part["ns"] for part in each["budget"].values()) == each["jobs_ns"]
+        assert sum(part["ns"] for part in each["time_breakdown"].values()) == each["jobs_ns"]
+        assert each["budget"] == each["time_breakdown"]
         assert each["one_way_delay_ns"] == pytest.approx(4 * MS, rel=0.01)
         assert set(each["latency_ns"]) == {"n", "p50", "p95", "p99", "max"}
         assert (each["latency_ns"]["n"], each["incomplete_count"]) == (each["task_count"], 0)

@@ -73,6 +73,8 @@ def command(
 
     if tap and not truth_path:
         raise click.UsageError("--tap goes with --truth")
+    if tap and "=" in tap:
+        raise click.UsageError("check compares the captures of one tap: --tap takes its name alone")
     truth = _read_truth(truth_path) if truth_path else None
     if against:
         capture_input.require_whole_file("check --against tshark")

@@ -21,9 +21,12 @@ class _Cost(Quantity):
     name = "cost"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        if value not in _COSTS and value not in _losses():
+        from iscsitrace.wording.parts import named
+
+        part = named(value)
+        if value not in _COSTS and value not in _losses() and not part:
             self.fail(f"{value!r} is not one of {', '.join(map(repr, (*_COSTS, *_losses())))}.", param, ctx)
-        return value
+        return part.name if part else value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(name) for name in (*_COSTS, *_losses()) if name.startswith(incomplete)]
