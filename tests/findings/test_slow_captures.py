@@ -73,6 +73,9 @@ ROWS: Final[Mapping[str, Row]] = {
         "loss io_outage",
         # of each way, or of both
         words=" times (",
+        never="slow_target latency_outliers",
+        # the answer was lost, too: a bare ACK shows it, and the target's timer repeats it later
+        parts={"target_service": (0.0, 0.005), "loss_recovery": (0.35, 0.42)},
     ),
     # 500 packets of 1,514 bytes take 303 ms at 20 Mbit/s; TCP keeps less than that in the queue, and far more than 9 ms
     **{
@@ -316,6 +319,12 @@ def test_two_hosts_with_one_name(runs: Runs) -> None:
         # a target that takes as long as a timer, and a program that does
         ("write --block-size 4K --bytes 128K --service-delay 250ms", "target_service", 0.9),
         ("read --block-size 4K --bytes 128K --think-time 250ms", "loss_recovery", 0.0),
+        # a target that takes 40 ms, and black-outs meanwhile
+        (
+            f"read --block-size 64K --bytes 12M --service-delay 40ms {_times('black-out,for=300ms', 0.5, 2, 3.5, 5)}",
+            "target_service",
+            0.6,
+        ),
         # now and then an ACK is lost while the target is slow
         ("write --block-size 64K --bytes 4M --service-delay 60ms --set to-initiator-loss=1%", "target_service", 0.7),
     ],

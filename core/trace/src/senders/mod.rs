@@ -164,6 +164,7 @@ impl SenderPair {
         if self.wanted.budget {
             let (segment, rtt_ns) = (self.senders[own].segment_bytes(), self.round_trip_ns());
             self.silences[own].note(seen, segment, rtt_ns);
+            self.silences[opposite].acknowledge(seen.acknowledged);
         }
         self.senders[own].note_sent(seen);
         self.rtts[own].transmit(seen, self.senders[own].flight());
