@@ -6,6 +6,7 @@ import ast
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from click.testing import CliRunner
@@ -46,7 +47,9 @@ def printed() -> Iterator[tuple[str, str]]:
                 yield name, " ".join(each.value.split())
 
 
-TEXTS = list(printed())
+@cache
+def texts() -> tuple[tuple[str, str], ...]:
+    return tuple(printed())
 
 
 def test_pages_of_the_package_are_those_of_the_command() -> None:
@@ -85,14 +88,14 @@ def test_links_in_a_terminal() -> None:
 
 
 def test_every_page_that_is_named_exists() -> None:
-    named = [(file, *match.groups()) for file, text in TEXTS for match in DOCS.finditer(text)]
+    named = [(file, *match.groups()) for file, text in texts() for match in DOCS.finditer(text)]
     assert len(named) > 20
     for file, name, section in named:
         assert pages.page(name, (section or "").strip('"')), (file, name, section)
 
 
 def test_every_name_to_explain_exists() -> None:
-    named = [(file, match[1]) for file, text in TEXTS for match in EXPLAIN.finditer(text)]
+    named = [(file, match[1]) for file, text in texts() for match in EXPLAIN.finditer(text)]
     assert named
     for file, name in named:
         assert explain.page(name.rstrip("."), PROBLEMS), file
@@ -100,7 +103,7 @@ def test_every_name_to_explain_exists() -> None:
 
 def test_no_file_of_the_source_tree_is_named() -> None:
     # a TOML file has comments for people who edit it
-    found = [(file, match[0]) for file, text in TEXTS for match in FILES.finditer(re.sub(r"(?m)^#.*$", "", text))]
+    found = [(file, match[0]) for file, text in texts() for match in FILES.finditer(re.sub(r"(?m)^#.*$", "", text))]
     assert [each for each in found if each[0] != "show/pages.py"] == []
 
 
