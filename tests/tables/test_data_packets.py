@@ -33,15 +33,20 @@ def owners(capture: Path) -> dict[tuple[int, int], Any]:
     options = [word for name in FIELDS for word in ("-e", name)]
     printed = tshark.run(capture, "-Y", "tcp", "-T", "fields", *options, "-o", "tcp.desegment_tcp_streams:FALSE")
     packets = [tuple(int(each) for each in line.split("\t")) for line in printed.splitlines()]
-    found: dict[tuple[int, int], Any] = {}
+    ends: dict[tuple[int, int], int] = {}
     for _, stream, port, seq, length in packets:
-        end = max(seq - 1 + length, len(found.get((stream, port), ())))
-        found[stream, port] = np.zeros(end, dtype=np.int64)
+        ends[stream, port] = max(seq - 1 + length, ends.get((stream, port), 0))
+    found = {sender: np.zeros(end, dtype=np.int64) for sender, end in ends.items()}
     for frame, stream, port, seq, length in packets:
         if length:
             own = found[stream, port][seq - 1 : seq - 1 + length]
             own[own == 0] = frame
     return found
+
+
+def different(numbers: Any) -> set[int]:
+    """The numbers that occur: of successive bytes most have the same."""
+    return {*numbers[np.diff(numbers, prepend=-1) != 0].tolist()}
 
 
 def by_tshark(trace: iscsitrace.Trace, capture: Path) -> dict[int, int]:
@@ -54,7 +59,7 @@ def by_tshark(trace: iscsitrace.Trace, capture: Path) -> dict[int, int]:
             continue
         start = pdu["stream_offset_bytes"] + 48
         stream = streams[pdu["connection"], ports[pdu["connection"]][pdu["to_target"]]]
-        frames[pdu["cycle"]] |= {*stream[start : start + pdu["data_segment_length"]].tolist()} - {0}
+        frames[pdu["cycle"]] |= different(stream[start : start + pdu["data_segment_length"]]) - {0}
     return {row: len(found) for row, found in frames.items()}
 
 
