@@ -1,4 +1,6 @@
-"""Every plot of every sample is drawn: no text is cut or stands on other text, and no legend hides the data."""
+"""Every plot of every sample is drawn: no text is cut or stands on other text, no legend hides the data, and where
+every kind is drawn, legends have the colours that can be seen.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,20 @@ from iscsitrace.plots.view import Zoom
 from iscsitrace.report import figures
 from iscsitrace.tables.trace import Trace
 from tests.support.canvas import problems
+from tests.support.legends import wrong_colors
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
 NARROW = Size(width_in=8)
 NARROWED = ("loss-1-percent", "task-abort-storage-hang")
 """Samples that are drawn narrow, too: with long legends and notes."""
+OF_TAPS = "loss-1-percent"
+"""The sample with both ends."""
+OF_EVERY_KIND = (
+    *("loss-1-percent", "mid-session", "sequential-read-4ms", "task-abort-storage-hang"),
+    *("two-connections-one-session", "write-r2t-rounds"),
+)
+"""Samples in which no kind of plot lacks what it draws: their legends are checked."""
 
 
 def traces(name: str) -> Iterator[Trace]:
@@ -35,8 +45,8 @@ def traces(name: str) -> Iterator[Trace]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_text_is_cut_or_hidden(name: str) -> None:
-    drawn = 0
+def test_no_text_is_cut_or_hidden_and_legends_have_the_colors(name: str) -> None:
+    drawn: set[str] = set()
     for trace in traces(name):
         for kind in kinds.NAMES:
             try:
@@ -48,8 +58,13 @@ def test_no_text_is_cut_or_hidden(name: str) -> None:
                 figure = picture.figure_of(drawing, about, size)
                 with style.applied():
                     assert problems(figure) == [], (kind, size)
-                drawn += 1
-    assert drawn >= 3
+                if name in OF_EVERY_KIND:
+                    assert wrong_colors(kind, figure) == [], (kind, size)
+            drawn.add(kind)
+    if name in OF_EVERY_KIND:
+        of_taps = {kind for kind in kinds.NAMES if kinds.load(kind).is_of_taps}
+        assert drawn >= {*kinds.NAMES} - (of_taps if name != OF_TAPS else set())
+    assert len(drawn) >= 3
 
 
 @pytest.mark.parametrize("width_in", [figures._WIDE_IN, figures._NARROW_IN])
