@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
 import sys
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from click.testing import CliRunner
 from PIL import Image
 
+from iscsitrace import cli
 from iscsitrace.plots import kinds
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,11 +45,10 @@ def draw(command: list[str], folder: Path) -> Image.Image:
     """The current image of a command."""
     path = folder / output(command).name
     words = [str(path) if word == command[command.index("-o") + 1] else word for word in command]
-    result = subprocess.run(
-        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
-    )
-    if result.returncode:
-        raise RuntimeError(f"{shlex.join(command)}: exit code {result.returncode}: {result.stderr}")
+    with chdir(ROOT):
+        result = CliRunner().invoke(cli.main, words[1:], catch_exceptions=False)
+    if result.exit_code:
+        raise RuntimeError(f"{shlex.join(command)}: exit code {result.exit_code}: {result.stderr}")
     with Image.open(path) as image:
         return image.convert("RGB").quantize(COLORS, dither=Image.Dither.NONE)
 

@@ -9,8 +9,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from iscsitrace import extras
+from iscsitrace.cli import main
 from tools.docs import ROOT
 
 SAMPLE = str(ROOT / "samples" / "sequential-read-4ms" / "capture.pcapng.gz")
@@ -57,18 +59,15 @@ def bare(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
         "anonymise -o handed-on.pcapng", "--help", "plot --help", "report --help",
     ],
 )  # fmt: skip
-def test_reading_needs_no_extra(command: str, tmp_path: Path) -> None:
+def test_reading_needs_no_extra(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name, *options = command.split()
     captures = [] if name in ("explain", "--help") or "--help" in options else [SAMPLE]
     done = bare(name, *options, *captures, folder=tmp_path)
-    usual = subprocess.run(
-        [sys.executable, "-m", "iscsitrace", name, *options, *captures, *(["--force"] if "-o" in options else [])],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert (done.returncode, done.stderr) == (usual.returncode, usual.stderr)
+    monkeypatch.chdir(tmp_path)
+    words = [name, *options, *captures, *(["--force"] if "-o" in options else [])]
+    # the width of help outside of a terminal
+    usual = CliRunner().invoke(main, words, prog_name="python -m iscsitrace", terminal_width=78)
+    assert (done.returncode, done.stderr) == (usual.exit_code, usual.stderr)
     assert done.stdout == usual.stdout
 
 
