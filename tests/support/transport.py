@@ -13,6 +13,7 @@ import struct
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 ETHERNET, NULL, RAW, LINUX_SLL, LINUX_SLL2 = 1, 0, 101, 113, 276
@@ -214,7 +215,7 @@ class Endpoint:
 
     def _on_ack(self, acked: int, sack: list[tuple[int, int]], is_pure: bool) -> None:
         acked = min(acked, self._next)
-        for sent in self._sent:
+        for sent in self._sent if sack else ():
             sent.is_sacked |= any(start <= sent.start and sent.end <= end for start, end in sack)
         if acked > self._acked:
             self._acked = acked
@@ -366,21 +367,22 @@ class Endpoint:
 
     def _frame(self, tcp: bytes, payload: bytes) -> tuple[bytes, int]:
         path = self.path
-        ends = [ipaddress.ip_address(path.initiator_address), ipaddress.ip_address(path.target_address)]
+        ends = [_packed(path.initiator_address), _packed(path.target_address)]
         source, destination = ends if self.to_target else ends[::-1]
+        is_v4 = len(source) == 4
         length = len(tcp) + len(payload)
-        pseudo = source.packed + destination.packed + struct.pack("!IHH", length, 0, 6)
+        pseudo = source + destination + struct.pack("!IHH", length, 0, 6)
         checksum = _checksum(pseudo + tcp + payload)
         tcp = tcp[:16] + struct.pack("!H", checksum) + tcp[18:]
         self.identification = self.identification + 1 & 0xFFFF
-        if source.version == 4:
+        if is_v4:
             total = 0 if path.is_ip_length_zero and len(payload) > path.mss_bytes else 20 + length
             ip = struct.pack("!BBHHHBBH", 0x45, 0, total, self.identification, 0x4000, 64, 6, 0)
-            ip += source.packed + destination.packed
+            ip += source + destination
             ip = ip[:10] + struct.pack("!H", _checksum(ip)) + ip[12:]
         else:
-            ip = struct.pack("!IHBB", 0x60000000, length, 6, 64) + source.packed + destination.packed
-        header = self._link_header(0x0800 if source.version == 4 else 0x86DD) + ip + tcp
+            ip = struct.pack("!IHBB", 0x60000000, length, 6, 64) + source + destination
+        header = self._link_header(0x0800 if is_v4 else 0x86DD) + ip + tcp
         return header + payload, len(header)
 
     def _link_header(self, ether_type: int) -> bytes:
@@ -417,6 +419,11 @@ def _merge(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             merged.append((start, end))
     return merged
+
+
+@cache
+def _packed(address: str) -> bytes:
+    return ipaddress.ip_address(address).packed
 
 
 def _checksum(data: bytes) -> int:

@@ -6,7 +6,7 @@ is the result of a perfect analysis, for a whole capture and for one that is thi
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -293,13 +293,17 @@ def _relate(cycles: list[SeenCycle]) -> None:
         # in the order in which the tap saw the commands
         mine.sort(key=lambda cycle: (cycle.columns["command_frame"] or 0, cycle.record.number))
         times = [(cycle.columns["command_first_ns"], cycle.columns["status_ns"]) for cycle in mine]
+        ends: list[int] = []
         for place, cycle in enumerate(mine):
             issued, ended = times[place]
+            _, before = times[place - 1] if place else (None, None)
+            if isinstance(before, int):
+                insort(ends, before)
             if not isinstance(issued, int):
                 cycle.columns.update(queue_depth=None, next_command_ns=None)
                 continue
-            before = [end for _, end in times[:place]]
-            depth = 1 + sum(not isinstance(end, int) or end > issued for end in before)
+            # all commands before this one, but for those that had ended
+            depth = 1 + place - bisect_right(ends, issued)
             following = times[place + 1][0] if place + 1 < len(times) else None
             is_alone = depth == 1 and isinstance(following, int) and isinstance(ended, int) and following >= ended
             cycle.columns.update(queue_depth=depth, next_command_ns=following if is_alone else None)
