@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.growth.wire import STEP_NS, Capture, Connection
+from bench.growth.wire import Capture, Connection
 from tests.support.capture_file import block, write_pcap
 from tests.support.pdu import DATA_IN, NOP_IN, NOP_OUT, R2T, RESERVED_TAG
 from tests.support.transport import ACK, ETHERNET, FIN, SYN
@@ -40,7 +40,7 @@ class Family:
 FAMILIES: dict[str, Family] = {}
 
 
-def _family(least: int) -> Callable[[Callable[[Capture, int], None]], Callable[[Capture, int], None]]:
+def family(least: int) -> Callable[[Callable[[Capture, int], None]], Callable[[Capture, int], None]]:
     def add(build: Callable[[Capture, int], None]) -> Callable[[Capture, int], None]:
         FAMILIES[build.__name__] = Family(build, least)
         return build
@@ -48,7 +48,7 @@ def _family(least: int) -> Callable[[Callable[[Capture, int], None]], Callable[[
     return add
 
 
-def _scanned(connection: Connection, *, lun: int = 0, name: int = 1, states: dict[int, int] | None = None) -> None:
+def scanned(connection: Connection, *, lun: int = 0, name: int = 1, states: dict[int, int] | None = None) -> None:
     """The identity of a logical unit, and the states of its target port groups."""
     naa = struct.pack("!QQ", 0x6001405A00000000, name)
     page = bytes([1, 3, 0, 16]) + naa + bytes([1, 0x94, 0, 4, 0, 0, 0, 1, 1, 0x95, 0, 4, 0, 0, 0, 1])
@@ -63,7 +63,7 @@ def _groups(connection: Connection, states: dict[int, int], *, lun: int = 0) -> 
     connection.asked(2, cdb, struct.pack("!I", len(groups)) + groups, lun=lun)
 
 
-@_family(1000)
+@family(1000)
 def commands(capture: Capture, count: int) -> None:
     """Reads of one session, one after the other."""
     connection = Connection(capture, 0).log_in()
@@ -71,7 +71,7 @@ def commands(capture: Capture, count: int) -> None:
         connection.read(2 + number % 100, lba=number)
 
 
-@_family(1000)
+@family(1000)
 def tags(capture: Capture, count: int) -> None:
     """Reads with a new tag each, of which one in two has no answer."""
     connection = Connection(capture, 0).log_in()
@@ -81,7 +81,7 @@ def tags(capture: Capture, count: int) -> None:
             connection.answer(2 + number)
 
 
-@_family(100)
+@family(100)
 def sessions(capture: Capture, count: int) -> None:
     """Sessions of hosts of their own, open at once."""
     connections = [Connection(capture, number).log_in(host=f"host{number}", isid=number) for number in range(count)]
@@ -90,7 +90,7 @@ def sessions(capture: Capture, count: int) -> None:
             connection.read(2, lba=number)
 
 
-@_family(100)
+@family(100)
 def sessions_in_turn(capture: Capture, count: int) -> None:
     """Sessions of one host, one after the other, closed."""
     for number in range(count):
@@ -99,7 +99,7 @@ def sessions_in_turn(capture: Capture, count: int) -> None:
         connection.close()
 
 
-@_family(100)
+@family(100)
 def replaced_sessions(capture: Capture, count: int) -> None:
     """Sessions that replace each other after a command that hung."""
     for number in range(count):
@@ -112,7 +112,7 @@ def replaced_sessions(capture: Capture, count: int) -> None:
         capture.now_ns += SECOND_NS
 
 
-@_family(100)
+@family(100)
 def lost_sessions(capture: Capture, count: int) -> None:
     """Sessions that replace each other after a reset of the connection, with a command in flight."""
     for number in range(count):
@@ -124,21 +124,31 @@ def lost_sessions(capture: Capture, count: int) -> None:
         capture.now_ns += SECOND_NS
 
 
-@_family(1000)
+@family(100)
+def connections_of_a_session(capture: Capture, count: int) -> None:
+    """Connections of one session, with a read each in turn."""
+    connections = [Connection(capture, number).log_in(cid=number) for number in range(count)]
+    for turn in range(4):
+        for place, connection in enumerate(connections):
+            connection.cmd_sn = 1 + turn * count + place
+            connection.read(connection.cmd_sn, lba=connection.cmd_sn)
+
+
+@family(1000)
 def connections_of_one_packet(capture: Capture, count: int) -> None:
     """Commands in the middle of a connection each."""
     for number in range(count):
         Connection(capture, number).command(1, cdb=struct.pack("!BBIBHB", 0x28, 0, 8, 0, 1, 0))
 
 
-@_family(2000)
+@family(2000)
 def unanswered_syns(capture: Capture, count: int) -> None:
     """SYNs that nobody answers."""
     for number in range(count):
         Connection(capture, number).packet(True, SYN)
 
 
-@_family(200)
+@family(200)
 def reused_ports(capture: Capture, count: int) -> None:
     """Connections between the same ports, one after the other."""
     for number in range(count):
@@ -147,7 +157,7 @@ def reused_ports(capture: Capture, count: int) -> None:
         connection.close()
 
 
-@_family(200)
+@family(200)
 def login_tries(capture: Capture, count: int) -> None:
     """Logins that the target refuses."""
     for number in range(count):
@@ -156,7 +166,7 @@ def login_tries(capture: Capture, count: int) -> None:
         capture.now_ns += SECOND_NS // 10
 
 
-@_family(100)
+@family(100)
 def login_tries_at_targets(capture: Capture, count: int) -> None:
     """The same, at a target of its own each."""
     for number in range(count):
@@ -165,37 +175,37 @@ def login_tries_at_targets(capture: Capture, count: int) -> None:
         connection.packet(False, FIN | ACK)
 
 
-@_family(200)
+@family(200)
 def logical_units(capture: Capture, count: int) -> None:
     """Logical units of one session."""
     connection = Connection(capture, 0).log_in()
     for lun in range(count):
-        _scanned(connection, lun=lun, name=lun)
+        scanned(connection, lun=lun, name=lun)
         connection.read(3, lun=lun)
 
 
-@_family(100)
+@family(100)
 def volumes_of_one_name(capture: Capture, count: int) -> None:
     """Sessions with hosts of their own, to volumes with equal designators."""
     for number in range(count):
         connection = Connection(capture, number).log_in(host=f"host{number}", isid=number)
-        _scanned(connection)
+        scanned(connection)
         connection.read(3)
 
 
-@_family(50)
+@family(50)
 def alua_paths(capture: Capture, count: int) -> None:
     """Sessions of one host to one volume, whose states change."""
     paths = [Connection(capture, number).log_in(isid=number) for number in range(count)]
     for path in paths:
-        _scanned(path, states={1: 0, 2: 1})
+        scanned(path, states={1: 0, 2: 1})
     for states in ({1: 1, 2: 0}, {1: 0, 2: 1}):
         for path in paths:
             path.read(3)
             _groups(path, states)
 
 
-@_family(100)
+@family(100)
 def port_groups(capture: Capture, count: int) -> None:
     """Target port groups, in answers of 50."""
     connection = Connection(capture, 0).log_in()
@@ -203,7 +213,7 @@ def port_groups(capture: Capture, count: int) -> None:
         _groups(connection, dict.fromkeys(range(first, min(first + 50, count)), 0))
 
 
-@_family(4)
+@family(4)
 def port_groups_byte_by_byte(capture: Capture, count: int) -> None:
     """Answers of 400 target port groups, each byte of the last three quarters in a Data-In PDU of its own."""
     connection = Connection(capture, 0).log_in()
@@ -218,7 +228,7 @@ def port_groups_byte_by_byte(capture: Capture, count: int) -> None:
         connection.response(2 + number)
 
 
-@_family(1000)
+@family(1000)
 def lun_resets(capture: Capture, count: int) -> None:
     """Resets of a logical unit without tasks, beside open tasks of another."""
     connection = Connection(capture, 0).log_in()
@@ -228,7 +238,7 @@ def lun_resets(capture: Capture, count: int) -> None:
         connection.reset(0x10000000 + number, lun=3)
 
 
-@_family(500)
+@family(500)
 def tasks_that_resets_end(capture: Capture, count: int) -> None:
     """Commands that a reset of their logical unit ends each."""
     connection = Connection(capture, 0).log_in()
@@ -237,7 +247,7 @@ def tasks_that_resets_end(capture: Capture, count: int) -> None:
         connection.reset(0x10000000 + number, lun=number % 1000)
 
 
-@_family(500)
+@family(500)
 def text_keys(capture: Capture, count: int) -> None:
     """Text exchanges with a long key of its own each."""
     connection = Connection(capture, 0).log_in()
@@ -245,7 +255,7 @@ def text_keys(capture: Capture, count: int) -> None:
         connection.text(2 + number, b"X-key%d=" % number + b"v" * 1000 + b"\0")
 
 
-@_family(500)
+@family(500)
 def check_conditions(capture: Capture, count: int) -> None:
     """Commands that fail, each with an event."""
     connection = Connection(capture, 0).log_in()
@@ -255,7 +265,7 @@ def check_conditions(capture: Capture, count: int) -> None:
         connection.response(2, status=2, sense=sense)
 
 
-@_family(300)
+@family(300)
 def hangs(capture: Capture, count: int) -> None:
     """Commands that take two seconds, with nothing else in flight."""
     connection = Connection(capture, 0).log_in()
@@ -265,7 +275,7 @@ def hangs(capture: Capture, count: int) -> None:
         connection.answer(2)
 
 
-@_family(1000)
+@family(1000)
 def nops(capture: Capture, count: int) -> None:
     """NOP-Outs that the target answers late."""
     connection = Connection(capture, 0).log_in()
@@ -278,7 +288,7 @@ def nops(capture: Capture, count: int) -> None:
             connection.stat_sn += 1
 
 
-@_family(500)
+@family(500)
 def breaches(capture: Capture, count: int) -> None:
     """Responses that break RFC 7143: one in two has the StatSN of the one before."""
     connection = Connection(capture, 0).log_in()
@@ -288,7 +298,7 @@ def breaches(capture: Capture, count: int) -> None:
         connection.stat_sn -= number % 2
 
 
-@_family(500)
+@family(500)
 def rounds(capture: Capture, count: int) -> None:
     """R2Ts of one command."""
     connection = Connection(capture, 0).log_in()
@@ -305,7 +315,7 @@ def rounds(capture: Capture, count: int) -> None:
     connection.response(2)
 
 
-@_family(1000)
+@family(1000)
 def data_in(capture: Capture, count: int) -> None:
     """Data-In PDUs of one command, of which one in two is missing: as many holes in its buffer."""
     connection = Connection(capture, 0).log_in()
@@ -317,7 +327,7 @@ def data_in(capture: Capture, count: int) -> None:
     connection.response(2)
 
 
-@_family(500)
+@family(500)
 def holes(capture: Capture, count: int) -> None:
     """Packets that the capture missed, between others of one direction."""
     connection = Connection(capture, 0).log_in()
@@ -329,7 +339,7 @@ def holes(capture: Capture, count: int) -> None:
         connection.stat_sn += 1
 
 
-@_family(500)
+@family(500)
 def recoveries(capture: Capture, count: int) -> None:
     """Packets that the network lost behind the tap: each is there again after 0.3 s."""
     connection = Connection(capture, 0).log_in()
@@ -344,7 +354,7 @@ def recoveries(capture: Capture, count: int) -> None:
         connection.stat_sn += 1
 
 
-@_family(60)
+@family(60)
 def partial_losses(capture: Capture, count: int) -> None:
     """Sessions of one host, half of which lose a command at the same time, again and again."""
     connections = [Connection(capture, number).log_in(isid=number) for number in range(count)]
@@ -358,7 +368,7 @@ def partial_losses(capture: Capture, count: int) -> None:
             connection.answer(2)
 
 
-@_family(300)
+@family(300)
 def mirrored_writes(capture: Capture, count: int) -> None:
     """Writes that two targets get."""
     sides = [Connection(capture, side, target=0xC0000201 + side).log_in(target=f"t{side}") for side in (0, 1)]
@@ -367,7 +377,7 @@ def mirrored_writes(capture: Capture, count: int) -> None:
             side.write(2, 8 * number)
 
 
-@_family(20)
+@family(20)
 def mirrors(capture: Capture, count: int) -> None:
     """Pairs of sessions that get the same writes."""
     sides = [
@@ -379,7 +389,7 @@ def mirrors(capture: Capture, count: int) -> None:
             side.write(2, 8 * (number + 100 * (place // 2)))
 
 
-@_family(200)
+@family(200)
 def clock_jumps(capture: Capture, count: int) -> None:
     """A clock that is set forward by an hour, and back, again and again."""
     connection = Connection(capture, 0).log_in()
@@ -388,7 +398,7 @@ def clock_jumps(capture: Capture, count: int) -> None:
         capture.now_ns += 3600 * SECOND_NS * (1 if number % 2 else -1)
 
 
-@_family(200)
+@family(200)
 def hours(capture: Capture, count: int) -> None:
     """A read each hour."""
     connection = Connection(capture, 0).log_in()
@@ -452,20 +462,3 @@ LACKING = {
     "interfaces": ("taps",),
 }
 """Commands that do not take the captures of a family: a folder, or one that `at_the_target` cannot read."""
-
-
-def at_the_target(file: Path) -> Path:
-    """The packets of a pcap file as a tap at the target has them: later to it, earlier from it."""
-    content, at = bytearray(file.read_bytes()), 24
-    while at < len(content):
-        seconds, rest_ns, length = struct.unpack_from("<III", content, at)
-        is_to_target = content[at + 52 : at + 54] == struct.pack("!H", 3260)
-        time_ns = seconds * SECOND_NS + rest_ns + (STEP_NS // 10 if is_to_target else -STEP_NS // 10)
-        struct.pack_into("<II", content, at, *divmod(time_ns, SECOND_NS))
-        at += 16 + length
-    made = file.with_suffix(".target.pcap")
-    made.write_bytes(content)
-    return made
-
-
-assert STEP_NS < SECOND_NS

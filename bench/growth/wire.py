@@ -120,8 +120,12 @@ class Connection:
     def _numbers(self) -> Fields:
         return {24: self.stat_sn, 28: self.cmd_sn, 32: self.cmd_sn + 0x1000}
 
-    def log_in(self, *, host: str = "host", target: str = "target", isid: int = 1, status: int = 0) -> Connection:
-        """The handshake and a login of one request; `status` is class and detail of the answer."""
+    def log_in(
+        self, *, host: str = "host", target: str = "target", isid: int = 1, status: int = 0, cid: int = 0
+    ) -> Connection:
+        """The handshake and a login of one request; `status` is class and detail of the answer. A connection with a
+        `cid` joins the session of the one that has none.
+        """
         self.open()
         named = f"InitiatorName=iqn.2020-01.a:{host}\0SessionType=Normal\0TargetName=iqn.2020-01.b:{target}\0".encode()
         request = bytearray(self.pdu(0x40 | LOGIN_REQUEST, 0x87, 0, {24: self.cmd_sn, 28: 0}, data=named))
@@ -130,6 +134,8 @@ class Connection:
         for header in (request, answer):
             header[8:14] = struct.pack("!BBI", 0x40, 0, isid)
         answer[14:16] = b"\0\1"
+        if cid:
+            request[14:16], request[20:22] = b"\0\1", struct.pack("!H", cid)
         answer[36:38] = struct.pack("!H", status)
         self.send(True, bytes(request))
         self.send(False, bytes(answer))
@@ -189,3 +195,17 @@ class Connection:
         self.cmd_sn += 1
         self.send(False, self.pdu(TEXT_RESPONSE, FINAL, tag, {20: RESERVED_TAG, **self._numbers()}))
         self.stat_sn += 1
+
+
+def at_the_target(file: Path) -> Path:
+    """The packets of a pcap file as a tap at the target has them: later to it, earlier from it."""
+    content, at = bytearray(file.read_bytes()), 24
+    while at < len(content):
+        seconds, rest_ns, length = struct.unpack_from("<III", content, at)
+        is_to_target = content[at + 52 : at + 54] == struct.pack("!H", 3260)
+        time_ns = seconds * 1_000_000_000 + rest_ns + (STEP_NS // 10 if is_to_target else -STEP_NS // 10)
+        struct.pack_into("<II", content, at, *divmod(time_ns, 1_000_000_000))
+        at += 16 + length
+    made = file.with_suffix(".target.pcap")
+    made.write_bytes(content)
+    return made

@@ -426,12 +426,12 @@ fn queued(flow: Flow<'_>, line: &Line) -> Vec<(i64, i64)> {
         .collect();
     join(&mut waited);
     let earlier_ns = if line.is_from_acks { path_ns } else { 0 };
-    let mut spans = line.spans.iter().copied().peekable();
+    // a line of many flows has many more spans than one of them has waits
+    let mut spans = line.spans.as_slice();
     let mut queued = Vec::new();
     for (from_ns, to_ns) in waited {
-        while spans.next_if(|&(_, ended_ns)| ended_ns <= from_ns).is_some() {}
-        let mut overlapping = spans.clone();
-        while let Some((start_ns, end_ns)) = overlapping.next_if(|&(start_ns, _)| start_ns < to_ns) {
+        spans = spans.split_at(spans.partition_point(|&(_, ended_ns)| ended_ns <= from_ns)).1;
+        for &(start_ns, end_ns) in spans.iter().take_while(|&&(start_ns, _)| start_ns < to_ns) {
             let (from_ns, to_ns) = (from_ns.max(start_ns), to_ns.min(end_ns));
             queued.push((from_ns.saturating_sub(earlier_ns), to_ns.saturating_sub(earlier_ns)));
         }
