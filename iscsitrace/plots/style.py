@@ -61,6 +61,8 @@ _GAP_PX = 30
 """or beside labels that are known, such as names;"""
 _SCALE_IN = 0.4
 """and room that another column may take for its scale of colours."""
+_LEGEND_IN = 0.4
+"""Height that a picture has for its legend."""
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": "iscsitrace"},
     "svg": {"Date": None, "Creator": "iscsitrace"},
@@ -148,6 +150,14 @@ def fitted_legend(
         if made.get_window_extent().width <= room_px:
             break
     return made
+
+
+def make_room_for_legend(figure: Figure) -> None:
+    """Makes the picture higher by what its legend needs beside a few lines: on a narrow one it has many."""
+    legend = figure.axes[0].get_legend()
+    if legend is not None:
+        legend_in = legend.get_window_extent().height / figure.dpi
+        figure.set_figheight(figure.get_figheight() + max(0.0, legend_in - _LEGEND_IN))
 
 
 def _room_px(axes: Axes, *, is_across: bool) -> float:

@@ -50,7 +50,7 @@ SORTS: Final = (
     Sort("logout", "iSCSI", ("logout",)),
     Sort("NOP timeout", "iSCSI", ("nop_timeout",)),
     Sort(
-        "Reject, Async Message, digest error, broken rule",
+        "iSCSI error or message",
         "iSCSI",
         ("reject", "async_message", "digest_error", "protocol_violation"),
         is_shown_as_info=False,

@@ -82,11 +82,12 @@ def timeline(trace: Trace, session: int | None, looks: inline.Looks) -> tuple[Pi
         return ()
     drawing = kind.drawing(trace, Zoom(session=session), trace.start_ns, _DETAIL)
     pictures: list[Picture] = []
-    for name, width_in, extra_in in (("wide", _WIDE_IN, 0.0), ("narrow", _NARROW_IN, 0.5)):
+    for name, width_in in (("wide", _WIDE_IN), ("narrow", _NARROW_IN)):
         with style.applied():
             # what it tells in words is in the page
-            figure = style.new_figure(drawing.height_in - 0.15 * len(drawing.notes) + extra_in, width_in)
+            figure = style.new_figure(drawing.height_in - 0.15 * len(drawing.notes), width_in)
             drawing.draw(figure)
+            style.make_room_for_legend(figure)
         found = inline.draw(figure, f"timeline-{name}-", looks)
         notes = tuple(drawing.notes) if not pictures else ()
         pictures.append(Picture(name, drawing.title, kind.how_to_read, notes, found.svg, found.axes))
