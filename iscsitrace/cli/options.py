@@ -164,9 +164,14 @@ class CaptureInput:
         """The captures of folders, if all belong together; InputInvalid with the groups otherwise."""
         groups = self.groups(tables, written=None)
         if len(groups) > 1:
-            names = ["(" + _some([Path(each).name for each in group.sources]) + ")" for group in groups]
+            from iscsitrace.wording.sentences import some
+
+            def named(names: Sequence[str]) -> str:
+                return some(names[:_NAMED], len(names))
+
+            names = [f"({named([Path(each).name for each in group.sources])})" for group in groups]
             raise InputInvalid(
-                f"{_some(self.folders)}: {len(groups)} groups of captures that do not belong together: {_some(names)}. "
+                f"{named(self.folders)}: {len(groups)} groups of captures that do not belong together: {named(names)}. "
                 "Name the captures of one group, or use diagnose, which shows each"
             )
         return groups[0]
@@ -210,12 +215,6 @@ class CaptureInput:
         unnamed = self.sources[len(self.tap_names) :]
         options |= {"are_synchronised": self.are_clocks_synchronised, "read_already": self.read_already}
         return read_inputs(unnamed, named, tables=tables, **options)
-
-
-def _some(names: Sequence[str]) -> str:
-    """The first of these names, and how many others there are."""
-    more = len(names) - _NAMED
-    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def reading_progress(*, is_wanted: bool = True) -> Progress:

@@ -105,12 +105,9 @@ class Opinion:
         call = self.system_call
         return {
             "verdict": self.headline.kind,
-            "time_breakdown": self.budget,
-            # its old name
+            **_of_time(self.time),
+            # the old name of its time_breakdown
             "budget": self.budget,
-            "jobs_ns": self.jobs_ns,
-            "busy_budget": self.time.parts_ns if self.time else None,
-            "shares": self.time.shares if self.time else None,
             "idle_fraction": self.idle_fraction,
             "limiter": self.limiter,
             "excluded_ns": self.time.uses_ns if self.time else None,
@@ -119,6 +116,16 @@ class Opinion:
             "headline": self.headline.as_dict(),
             "findings": [finding.as_dict() for finding in self.findings],
         }
+
+
+def _of_time(time: Budget | None) -> dict[str, Any]:
+    """Where the time of a session, a connection or a story went, for JSON."""
+    return {
+        "time_breakdown": time.whole_ns if time else None,
+        "jobs_ns": time.jobs_ns if time else 0,
+        "busy_budget": time.parts_ns if time else None,
+        "shares": time.shares if time else None,
+    }
 
 
 @dataclass(frozen=True)
@@ -139,10 +146,7 @@ class StoryOpinion:
         return {
             "sessions": list(self.story.numbers),
             "connections": list(self.story.connection_numbers),
-            "time_breakdown": self.time.whole_ns if self.time else None,
-            "jobs_ns": self.time.jobs_ns if self.time else 0,
-            "busy_budget": self.time.parts_ns if self.time else None,
-            "shares": self.time.shares if self.time else None,
+            **_of_time(self.time),
             "headline": self.headline.as_dict(),
             "findings": [finding.as_dict() for finding in self.findings],
         }

@@ -23,6 +23,7 @@ from iscsitrace.measure.workload import MIXED
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import some
 
 LEAST: Final = (
     f"Data transfer takes at least {wording.percent(FULL)} of the I/O time, and the packets show the rate of the line"
@@ -64,9 +65,8 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     since_ns = times.together_ns(case.sessions[0]) if is_shared else int(transfers.starts[0])
     since = f"since {wording.seconds(since_ns - case.groups.start_ns)}, at {rate(found)}"
     if is_shared:
-        numbers = ", ".join(map(str, times.first(case.sessions[0], _NAMED)))
-        more = f" and {count - _NAMED} more" if count > _NAMED else ""
-        text = f"{count} sessions ({numbers}{more}) share the line{way} and have filled it{both} {since}.{queue}"
+        numbers = some(times.first(case.sessions[0], _NAMED), count)
+        text = f"{count} sessions ({numbers}) share the line{way} and have filled it{both} {since}.{queue}"
     else:
         text = f"The line{way} has been full{both} {since}.{queue}"
     return Observation(text, subject.evidence(transfers), subject.part_ns("transfer"))

@@ -57,10 +57,11 @@ def of_frames(diagnosis: Diagnosis, source: Source) -> dict[int, list[str]]:
     for finding in findings:
         sessions = "session" if len(finding.sessions) == 1 else "sessions"
         where = f", {sessions} {listed(finding.sessions)}" if finding.sessions else ""
-        count = len(finding.frames)
         for number, frame in enumerate(finding.frames, start=1):
             part = f" ({listed(parts[frame])})" if frame in parts else ""
-            what = f"iscsitrace: {finding.name} ({finding.severity}{where}), frame {number} of {count}{part}"
+            what = (
+                f"iscsitrace: {finding.name} ({finding.severity}{where}), frame {number} of {len(finding.frames)}{part}"
+            )
             found.setdefault(frame, {})[printable(f"{what}: {finding.text}")] = None
     return {frame: [*texts] for frame, texts in sorted(found.items())}
 
@@ -88,8 +89,9 @@ def of_capture(diagnosis: Diagnosis, frame_count: int, made_by: str) -> str:
     lines += others[:_SESSIONS]
     if more := len(others[_SESSIONS:]):
         lines.append(f"{count(more, 'more session')}: iscsitrace diagnose shows them.")
-    frames = count(frame_count, "frame") if frame_count else "No frame"
-    where = f"{frames} with a comment: filter frame.comment"
+    where = "No frame has a comment"
+    if frame_count:
+        where = f"{count(frame_count, 'frame')} with a comment: filter frame.comment"
     return "\n".join(map(printable, (*lines, f"{where}. Made by {made_by}.")))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.measure.selection import CYCLE_HEADINGS, display_filter
-from iscsitrace.show import latencies
+from iscsitrace.show import inputs, latencies
 from iscsitrace.show.document import Grid, Section, table
 from iscsitrace.wording import cells, scsi_names
 
@@ -65,7 +65,7 @@ def sections(
         start_ns = trace.start_ns
         each = zip(rows, _legs(trace, cycles), latencies.each(waited), strict=True)
         grid = table(_LEGS_COLUMNS, (_leg_line(*line, start_ns) for line in each))
-        yield Section("", (f"time: s after the first packet, {cells.date(start_ns or None)}; legs: ms", grid))
+        yield Section("", (f"{inputs.zero_of_times(trace)}; legs: ms", grid))
     else:
         yield Section("", commands(trace, cycles, waited))
     if has_filter:
@@ -76,8 +76,7 @@ def commands(trace: Trace, cycles: Table, waited: Waits, caption: str = "") -> t
     """A row for each of these commands; before it, what its times are."""
     start_ns = trace.start_ns
     rows = (_line(row, one, start_ns) for row, one in zip(cycles.rows(), latencies.each(waited), strict=True))
-    reading = f"time: s after the first packet, {cells.date(start_ns or None)}; phases: ms"
-    return reading, table(_COLUMNS, rows, caption)
+    return f"{inputs.zero_of_times(trace)}; phases: ms", table(_COLUMNS, rows, caption)
 
 
 def _legs(trace: Trace, cycles: Table) -> list[dict[str, Any]]:

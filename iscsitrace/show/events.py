@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.events.selection import HEADINGS, display_filter, runs
 from iscsitrace.measure.selection import frames_filter
+from iscsitrace.show import inputs
 from iscsitrace.show.document import Section, table
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts, cells
@@ -56,7 +57,7 @@ def sections(trace: Trace, events: Table, *, is_absolute: bool, has_every: bool)
         return cells.date(time_ns) if is_absolute else cells.seconds(time_ns - start_ns)
 
     rows = (_line(row, count, until, clock) for row, until, count in zip(shown.rows(), untils, counts, strict=True))
-    note = "time: UTC" if is_absolute else f"time: s after the first packet, {cells.date(start_ns or None)}"
+    note = "time: UTC" if is_absolute else inputs.zero_of_times(trace)
     yield Section("", (note, table(HEADINGS, rows)))
     frames = sorted(set(shown.raw("frame")[known(shown, "frame")].tolist()))
     if frames:

@@ -51,6 +51,11 @@ def section(inputs: Iterable[Mapping[str, Any]], read_count: int | None = None) 
     return Section("", (*lines(every), f"{read_count} of these {count} packets read; {counted}"))
 
 
+def zero_of_times(trace: Trace) -> str:
+    """What the times of a table are."""
+    return f"time: s after the first packet, {cells.date(trace.start_ns or None)}"
+
+
 def lines(inputs: Iterable[Mapping[str, Any]], limit: int | None = None) -> tuple[str, ...]:
     """One line per capture: format, packets, duration, time of the first packet; beyond the limit they are counted."""
     every = [_line(source) for source in inputs]

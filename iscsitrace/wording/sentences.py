@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 
 def capital(text: str) -> str:
     """A text with a first capital."""
     return text[:1].upper() + text[1:]
+
+
+def some(shown: Sequence[object], count: int) -> str:
+    """``a, b and 3 more``: the first of so many."""
+    more = count - len(shown)
+    return ", ".join(map(str, shown)) + (f" and {more} more" if more > 0 else "")
 
 
 def brief(text: str) -> str:
