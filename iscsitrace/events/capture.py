@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.events.batch import Batch, distinct
+from iscsitrace.relate import replacements
 from iscsitrace.relate.portals import Portals
+from iscsitrace.relate.replacements import Replacement
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Source, Table, null_value
 from iscsitrace.wording import amounts
@@ -89,6 +91,11 @@ class Capture:
         unsure = np.flatnonzero(~known(cycles, "status_ns") & has_gap)
         is_open[unsure] = is_whole[self.row_of(cycles.raw("connection")[unsure])]
         return is_open
+
+    @cached_property
+    def replacements(self) -> dict[int, Replacement]:
+        """The Login Requests that ended a session that was still open, by that session."""
+        return replacements.of_trace(self.table)
 
     def time_of_frames(self, frames: Array) -> Array:
         """The time of each frame; where it is not known, that of the last frame before it of which it is."""

@@ -106,6 +106,7 @@ def _ended(capture: Capture) -> Iterator[Batch]:
     }
     first_ns = np.minimum.reduce(list(times.values()))
     severities = _severity_of_end(capture)
+    replaced_ns = _replaced_ns(capture)
     for name, sent in times.items():
         what, _, direction = name.partition("_to_")
         side = "initiator" if direction == "target" else "target"
@@ -116,8 +117,14 @@ def _ended(capture: Capture) -> Iterator[Batch]:
             is_first &= np.minimum(times["rst_to_target"], times["rst_to_initiator"]) != sent
         which = np.flatnonzero(is_ours & (sent != _NEVER) & (is_first if what == "fin" else True))
         loss = np.where(severities == "target", "warning" if side == "target" else "info", severities)
+        is_after = sent > replaced_ns
+        loss[is_after] = "info"
         if what == "fin":
-            text: Array | str = f"the {side} closed the connection"
+            words = (
+                f"the {side} closed the connection",
+                f"the {side} closed the connection of the session that was replaced",
+            )
+            text: Array | str = np.where(is_after[which], *reversed(words)).astype(object)
         else:
             text = _of_reset(rows, name, side)[which] + np.where(is_first[which], "", " after it was closed").astype(
                 object
@@ -130,6 +137,13 @@ def _ended(capture: Capture) -> Iterator[Batch]:
             severity=np.where(is_first[which], loss[which], "info"),
             **_of(capture, which),
         )
+
+
+def _replaced_ns(capture: Capture) -> Array:
+    """For each connection when another session took the place of its own: what comes later follows from that."""
+    found = capture.replacements
+    own = capture.connections.raw("session").tolist()
+    return np.array([found[each].at_ns if each in found else _NEVER for each in own], dtype=np.int64)
 
 
 def _of_reset(rows: Table, name: str, side: str) -> Array:

@@ -46,7 +46,9 @@ def _lost(history: History) -> Observation | None:
     in_vain = [each for each in found if not each.is_recovered and each.rebuilding.last_ns is not None]
     is_harmless = all(each.is_like_an_end for each in found) and not in_vain
     ended = [each for each in found if not each.is_recovered and not each.is_like_an_end]
-    fact = f"{history.label} lost {_how_long(history, found, worst)}"
+    # a session that took the place of another lost nothing
+    lost = {each.session for each in found}
+    fact = f"{history.label_of(lost)} lost {_how_long(history, found, worst)}"
     parts = [f"{capital(fact)}.", worst.how(history)]
     is_of_a_device = worst.end is not None and worst.end.hop_limits is not None
     if is_of_a_device:
@@ -212,7 +214,7 @@ def _how_long(history: History, found: Sequence[Loss], worst: Loss) -> str:
         when = f"for {length}, from {start} to {history.since_start(worst.until_ns)}"
     else:
         when = f"for more than {length}, from {start} on"
-    connection = f"{'its' if len(history.sessions) == 1 else 'their'} connection"
+    connection = f"{'its' if len({each.session for each in found}) == 1 else 'their'} connection"
     if len(found) == 1:
         return f"{connection} {when}"
     return f"{connection} {len(found)} times, the {'longest' if worst.until_ns > worst.from_ns else 'first'} {when}"
@@ -269,7 +271,7 @@ CONNECTION_LOST: Final = Problem(
     "continued on another connection, or the volume on another path, it ends when the commands of the lost connection "
     "completed there. Where a side broke RFC 7143 (iscsitrace docs conformance), and no later "
     "command had a status, the text begins with that.",
-    example="Sessions 0 and 1 lost their connection for 2.0 s, from 1.00 s to 3.00 s. The target reset the "
+    example="Session 0 lost its connection for 2.0 s, from 1.00 s to 3.00 s. The target reset the "
     "connection at 1.00 s. The initiator logged in again 2.0 s later, and I/O resumed.",
     shown_by=f"read {LAN} --fault rst,on=target",
     near_miss=f"read {LAN} --seconds 3",

@@ -121,7 +121,11 @@ class History:
     @property
     def label(self) -> str:
         """``session 0``, ``sessions 0 to 3``, or the addresses where there is no session."""
-        numbers = sorted(self.sessions)
+        return self.label_of(self.sessions)
+
+    def label_of(self, sessions: Iterable[int]) -> str:
+        """The same of some of its sessions."""
+        numbers = sorted(sessions)
         if len(numbers) > 1:
             word = "to" if numbers[-1] - numbers[0] == len(numbers) - 1 and len(numbers) > 2 else "and"
             return f"sessions {numbers[0]} {word} {numbers[-1]}" if word == "to" else f"sessions {listed(numbers)}"

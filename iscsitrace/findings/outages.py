@@ -75,14 +75,17 @@ def _outages(history: History) -> Observation | None:
     total_ns = sum(each.length_ns for each in found)
     evidence = _Evidence(history, longest)
     start = history.start_ns
+    # a session that took the place of one that waited lost nothing
+    sessions = tuple(dict.fromkeys(number for each in found for number in each.sessions))
+    label = history.label_of(sessions)
     when = f"from {wording.seconds(longest.from_ns - start)} to {wording.seconds(longest.to_ns - start)}"
     if len(found) > 1:
         text = (
-            f"{history.label} had no I/O {len(found)} times, {wording.time(total_ns)} in total; the longest lasted "
+            f"{label} had no I/O {len(found)} times, {wording.time(total_ns)} in total; the longest lasted "
             f"{wording.time(longest.length_ns)}, {when}"
         )
     else:
-        text = f"{history.label} had no I/O for {wording.time(longest.length_ns)}, {when}"
+        text = f"{label} had no I/O for {wording.time(longest.length_ns)}, {when}"
     tcp, *others = evidence.facts()
     # what a headline leaves out comes last
     unresumed = [] if longest.is_over else ["I/O did not resume in the capture."]
@@ -92,7 +95,7 @@ def _outages(history: History) -> Observation | None:
         evidence.frames(),
         float(total_ns),
         spans=tuple((each.from_ns, each.to_ns) for each in found),
-        sessions=tuple(dict.fromkeys(number for each in found for number in each.sessions)),
+        sessions=sessions,
         luns=evidence.luns,
         is_final=not longest.is_over,
         advice=(_PATH if evidence.is_network else _TARGET, *_TOLERANT),
@@ -225,10 +228,17 @@ class _Evidence:
         """What became of the connection, and what ended the outage, as sentences."""
         outage, history, loss = self.outage, self.history, self._loss
         if loss:
-            how = loss.how(history)
-            if loss.login_ns is not None:
-                how = f"{how.removesuffix('.')}; the initiator logged in again at {history.since_start(loss.login_ns)}."
-            yield how
+            again = (
+                None
+                if loss.login_ns is None
+                else f"he initiator logged in again at {history.since_start(loss.login_ns)}"
+            )
+            # that its connection fell silent is the outage itself
+            if loss.end is None and again:
+                yield f"T{again}, over a new connection."
+            else:
+                how = loss.how(history)
+                yield how if again is None else f"{how.removesuffix('.')}; t{again}."
             yield from loss.rebuilding.sentences()
         if outage.is_over and loss is None:
             yield "I/O resumed on the same connection."

@@ -15,9 +15,12 @@ from numpy.typing import NDArray
 from iscsitrace.findings.history import History, carries_io
 from iscsitrace.findings.login_attempts import Attempt, End, attempts, end_of
 from iscsitrace.findings.other_paths import retried
+from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.lacking import may_lack_pdus
+from iscsitrace.relate import replacements
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
+from iscsitrace.relate.replacements import Replacement
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -193,6 +196,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
     login_times = [each.first_ns for each in logins]
     outage_times = [each.from_ns for each in history.outages]
     pings = _pings(history)
+    replaced = history.source.once(_replaced)
     found = []
     for row, after in zip_longest(sessions, sessions[1:]):
         own = history.connections_of[row["session"]]
@@ -208,15 +212,19 @@ def _losses(history: History) -> tuple[Loss, ...]:
             continue
         login_ns = None if after is None else logged_in.get(after["session"])
         until_ns = login_ns if login_ns is not None or after is None else after["time_first_ns"]
-        lost_ns, end = max((_end(each, until_ns) for each in own), key=lambda each: each[0])
-        if end is None:
+        by_login = replaced.get(row["session"])
+        lost_ns, end = max((_end(each, until_ns, by_login) for each in own), key=lambda each: each[0])
+        open_rows = _open_rows(history, row["session"])
+        own_pings = [pings.get(each["connection"], ()) for each in own]
+        if end is None and by_login and not _is_waiting(history, open_rows, own_pings, by_login.at_ns):
+            lost_ns = by_login.at_ns
+        elif end is None:
             # it costs no more than the outage that it is
             begun = bisect_left(outage_times, lost_ns)
             if begun < len(outage_times) and outage_times[begun] - lost_ns < OUTAGE_MIN_NS:
                 lost_ns = outage_times[begun]
         limit_ns = _END_OF_TIME if until_ns is None else until_ns
         between = [bisect_left(times, edge) for times in (connect_times, login_times) for edge in (lost_ns, limit_ns)]
-        open_rows = _open_rows(history, row["session"])
         is_idle = not len(open_rows) and not may_lack
         found.append(
             Loss(
@@ -227,7 +235,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
                 None if after is None else after["session"],
                 login_ns,
                 None if until_ns is None else history.progress_beside(row["session"], until_ns),
-                _unanswered_ping(history, [pings.get(each["connection"], ()) for each in own], lost_ns)
+                _unanswered_ping(history, own_pings, lost_ns)
                 or _unanswered_logout(history, own, lost_ns)
                 or (_unanswered_data(history, own, lost_ns) if end and is_idle else None),
                 Rebuilding(tuple(connects[between[0] : between[1]]), tuple(logins[between[2] : between[3]])),
@@ -238,9 +246,26 @@ def _losses(history: History) -> tuple[Loss, ...]:
     return tuple(found)
 
 
-def _end(connection: dict[str, Any], until_ns: int | None) -> tuple[int, End | None]:
-    """When a connection of a lost session ended: a close after the next login is no loss, the silence before it is."""
+def _replaced(source: Surroundings) -> dict[int, Replacement]:
+    return replacements.of_trace(source)
+
+
+def _is_waiting(history: History, rows: Array, pings: Iterable[Iterable[tuple[int, int | None]]], at_ns: int) -> bool:
+    """Whether one of these commands, or a NOP, has waited for a second by then."""
+    unanswered = _unanswered_ping(history, pings, at_ns)
+    begun = history.cycles.raw("command_first_ns")[rows].tolist()
+    waits = [at_ns - begun_ns for begun_ns in (*begun, *(() if unanswered is None else (unanswered.at_ns,)))]
+    return max(waits, default=0) >= OUTAGE_MIN_NS
+
+
+def _end(connection: dict[str, Any], until_ns: int | None, by_login: Replacement | None) -> tuple[int, End | None]:
+    """When a connection of a lost session ended: a close after the next login is no loss, the silence before it is.
+
+    Nor is it one that the target closes because the next login has ended its session.
+    """
     end = end_of(connection, until_ns)
+    if end is not None and end.by == "target" and by_login is not None and end.at_ns > by_login.at_ns:
+        end, until_ns = None, by_login.at_ns
     if end is not None:
         return end.at_ns, end
     kind = "time"

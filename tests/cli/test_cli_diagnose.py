@@ -380,7 +380,7 @@ def test_what_sessions_of_one_story_share_is_shown_once(diagnose: Diagnose) -> N
     told.session(4.0, 20, replaces=0)
     told.reads(1, 4.2, 20)
     headline = diagnose(told).stdout.splitlines()[2]
-    assert headline.startswith("Sessions 0 and 1 lost their connection for ")
+    assert headline.startswith("Session 0 lost its connection for ")
     assert diagnose(told).stdout.count(headline) == 1
     assert diagnose(told, "-v").stdout.count("connection_lost (error") == 1
 

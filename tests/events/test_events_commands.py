@@ -72,49 +72,33 @@ def test_a_good_or_unknown_status_is_no_event(columns: dict[str, Any]) -> None:
 
 
 HANGS = [
-    # columns of the connection; columns of the command; its end; words
-    ({}, {}, 30.0, "until the capture ended"),
-    ({"fin_to_target_ns": 4.0}, {}, 4.0, "when its connection was closed"),
-    ({"rst_to_initiator_ns": 4.0, "fin_to_target_ns": 4.5}, {}, 4.0, "when its connection was reset"),
-    ({"rst_to_initiator_ns": 1.001}, {}, 1.001, "when its connection was reset"),
-    # of an earlier use of the ports
-    ({"rst_to_initiator_ns": 0.5}, {}, 30.0, "until the capture ended"),
-    ({}, {"is_aborted": True}, 6.5, "until it was aborted"),
-    ({"fin_to_target_ns": 7.0}, {"is_aborted": True}, 6.5, "until it was aborted"),
+    # how the core says that it ended, and when; words
+    (None, None, 30.0, "until the capture ended"),
+    ("capture_end", 28.0, 28.0, "until the capture ended"),
+    ("connection_end", 4.0, 4.0, "when its connection ended"),
+    ("connection_end", 1.001, 1.001, "when its connection ended"),
+    ("session_end", 4.0, 4.0, "when its session ended"),
+    ("abort", 6.5, 6.5, "until it was aborted"),
+    ("reset", 6.5, 6.5, "until it was aborted"),
+    ("rejected", 1.1, 1.1, "until it was rejected"),
 ]
 
 
-@pytest.mark.parametrize(("columns", "command", "end", "words"), HANGS)
-def test_a_command_without_a_status(columns: dict[str, Any], command: dict[str, Any], end: float, words: str) -> None:
+@pytest.mark.parametrize(("by", "ended", "end", "words"), HANGS)
+def test_a_command_without_a_status(by: str | None, ended: float | None, end: float, words: str) -> None:
     told = Told()
-    told.session(0, 30, **columns)
-    told.read(0, 1.0, None, **command)
-    if command:
-        aborts = {"request_ns": 6.0, "response_ns": 6.5, "function": 1}
-        told.add("task_management", connection=0, referenced_cycle=0, **aborts)
+    told.session(0, 30)
+    told.read(0, 1.0, None, ended_by=by, end_ns=None if ended is None else at(ended))
     (row,) = events(told, "no_status", "capture_end")
     assert (row["kind"], row["severity"], row["text"]) == ("no_status", "error", f"READ had no status {words}")
     assert (row["time_ns"], row["end_ns"], row["cycle"], row["lun"]) == (at(1), at(end), 0, 0)
 
 
-def test_a_reset_ends_the_commands_before_it() -> None:
+def test_a_command_whose_status_the_capture_lacks_had_one() -> None:
     told = Told()
     told.session(0, 30)
-    told.read(0, 1.0, None, is_aborted=True)
-    told.read(0, 9.0, None, is_aborted=True)
-    for request in (8.0, 12.0):
-        told.add("task_management", connection=0, request_ns=request, response_ns=request + 0.5, function=5)
-    assert [row["end_ns"] for row in events(told, "no_status")] == [at(8.5), at(12.5)]
-
-
-def test_a_session_in_its_place_ends_a_command() -> None:
-    told = Told()
-    told.session(0, 5)
-    told.session(4, 9, replaces=0)
-    told.read(0, 3.9, None)
-    (row,) = events(told, "no_status")
-    assert row["text"] == "READ had no status when its session was replaced"
-    assert row["end_ns"] == at(4)
+    told.read(0, 1.0, None, ended_by="status", end_ns=at(9))
+    assert events(told, "no_status") == []
 
 
 @pytest.mark.parametrize(

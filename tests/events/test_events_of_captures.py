@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 import iscsitrace
+from iscsitrace.events import NEEDED
 from tests.support import tshark
 from tests.support.capture_file import read_records, write_pcapng
 from tests.support.recordings import captures_folder
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "guests"
+ROOT = Path(__file__).parents[2]
+VECTORS = ROOT / "tests" / "vectors" / "guests"
 RECORDED = (
     "14_tmf_abort_storage-hang.pcapng.gz",
     "15_reconnect_blackhole_delay04ms.pcap.gz",
@@ -194,6 +196,26 @@ def test_a_black_hole() -> None:
     assert (rows["outage"]["time_ns"] - start_ns) / 1e9 == pytest.approx(4.8, abs=0.05)
     assert (rows["outage"]["end_ns"] - start_ns) / 1e9 == pytest.approx(18.9, abs=0.05)
     assert told(name, "relogin") == ["10.77.0.1 logged in again, replacing session 0"]
+
+
+def test_the_login_that_ends_a_session_comes_before_what_follows_from_it() -> None:
+    """The path is dark from 1.06 to 13.06 s; the Login Request of frame 709 ends session 0, and the target closes its
+    connection (frame 714) before it answers (frame 716).
+    """
+    trace = iscsitrace.read(ROOT / "samples" / "black-out-and-relogin" / "capture.pcapng.gz", tables=NEEDED)
+    rows = list(trace.events.rows())
+    steps = [(row["kind"], row["frame"], row["severity"]) for row in rows if row["frame"] in range(706, 943)]
+    assert steps == [
+        ("session_reinstated", 709, "warning"),
+        ("tcp_closed", 714, "info"),
+        ("login", 716, "info"),
+    ]
+    waits = [row["end_ns"] for row in rows if row["kind"] == "no_status"]
+    request_ns = trace.start_ns + 14_068_284_801
+    assert waits == [request_ns, request_ns]
+    cycles = trace.cycles
+    assert cycles.raw("end_ns")[cycles.raw("is_lost")].tolist() == waits
+    assert "cycle_incomplete" not in [row["name"] for row in trace.table("counters").rows() if row["count"]]
 
 
 def test_two_initiators_with_one_name_end_the_sessions_of_each_other() -> None:

@@ -48,7 +48,7 @@ def test_a_reset_has_its_side_its_commands_and_the_time_to_the_next_io() -> None
     finding = found(lost(in_flight=3).diagnosis())
     assert finding
     assert finding.text == (
-        "Sessions 0 and 1 lost their connection for 3.7 s, from 0.50 s to 4.20 s. The target reset the connection at "
+        "Session 0 lost its connection for 3.7 s, from 0.50 s to 4.20 s. The target reset the connection at "
         "0.50 s. The initiator logged in again 3.5 s later, and I/O resumed. 3 commands had no status."
     )
     assert (finding.cost_ns, finding.spans) == (3.7 * SECOND, ((at(0.5), at(4.2)),))
@@ -254,7 +254,7 @@ def test_a_session_that_is_lost_twice_costs_the_time_of_both() -> None:
     finding = found(told.diagnosis())
     assert finding
     assert finding.text.startswith(
-        "Sessions 0 to 2 lost their connection 2 times, the longest for 4.5 s, from 5.00 s to 9.51 s. "
+        "Sessions 0 and 1 lost their connection 2 times, the longest for 4.5 s, from 5.00 s to 9.51 s. "
     )
     assert finding.spans == ((at(0.5), at(2.505)), (at(5.0), at(9.505)))
     assert finding.cost_ns == (2.005 + 4.505) * SECOND

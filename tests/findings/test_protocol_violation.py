@@ -143,7 +143,7 @@ def test_a_connection_closed_upon_a_violation_names_the_side_that_broke_the_rule
     assert finding
     assert finding.text.startswith(
         "The target sent an R2T with the Target Transfer Tag 0xffffffff, which it may not have (rule T4, once at "
-        "0.30 s). Sessions 0 and 1 lost their connection "
+        "0.30 s). Session 0 lost its connection "
     )
     assert f"The {by} closed the connection at 0.50 s." in finding.text
     assert finding.points_to == "the target"
@@ -177,7 +177,7 @@ def test_other_violations_are_no_cause_of_a_loss(rule: str, seconds: float, conn
     breach(told, rule, "target", seconds, connection=connection, seen=9, expected=8)
     finding = found(told.diagnosis(), "connection_lost")
     assert finding
-    assert finding.text.startswith("Sessions 0 and 1 lost their connection")
+    assert finding.text.startswith("Session 0 lost its connection")
 
 
 def stuck() -> tuple[Told, int]:

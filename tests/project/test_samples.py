@@ -98,7 +98,7 @@ def test_the_sample_of_both_ends_places_its_losses() -> None:
 
 # the headline of each simulated sample, and whom it names
 HEADLINES = {
-    "black-out-and-relogin": ("io_outage", "the initiator logged in again"),
+    "black-out-and-relogin": ("io_outage", "The initiator logged in again"),
     "login-not-authorized": ("login_failed", "0x0202"),
     "medium-error": ("command_errors", "unrecovered read error"),
     "reordering": ("reordering", "The path reorders packets"),

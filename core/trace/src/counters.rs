@@ -234,8 +234,8 @@ counters! {
         "Resent data, or a faulty peer (RFC 7143 section 4.2.2.4).";
     // cycles
     CycleIncomplete, "cycle_incomplete", DataLoss,
-        "commands without a status in the capture that were not aborted",
-        "The capture ended before the status or missed it, or the connection was lost.";
+        "commands in flight when the capture ended, or whose status it lacks",
+        "The capture ended before the status or missed it.";
     PduWithoutTask, "pdu_without_task", DataLoss,
         "data, R2T and response PDUs whose command is not in the capture",
         "The capture started late or missed the command.";

@@ -124,7 +124,10 @@ impl IscsiConnection {
 
     /// Closes a task without status.
     fn abandon(&mut self, mut task: Task, frame: u64, context: &mut Context) {
-        if !context.tables.cycles.is_aborted[context.tables.cycles.row(task.cycle)] {
+        let cycles = &context.tables.cycles;
+        let row = cycles.row(task.cycle);
+        // what ended it without a status, and not the capture, is no fault of the capture
+        if !cycles.is_aborted[row] && !cycles.is_lost[row] {
             context.counters.add(Counter::CycleIncomplete, Some(self.number), frame);
         }
         let size = task.missing_size(&context.tables.cycles);

@@ -1,7 +1,7 @@
 //! How commands end, with a status and without one: each way, and what is nearly one.
 
 use super::*;
-use crate::tables::{Cycles, NULL_U8, ended_by::*};
+use crate::tables::{Cycles, NULL_NS, NULL_U8, ended_by::*};
 
 const TAG: u32 = 0x30;
 const OTHER: u32 = 0x31;
@@ -80,7 +80,15 @@ fn ends(cycles: &Cycles) -> Vec<(i64, u8, bool)> {
 }
 
 fn of(talk: Talk) -> Vec<(i64, u8, bool)> {
-    ends(&talk.finish().cycles)
+    let tables = talk.finish();
+    let ends = ends(&tables.cycles);
+    // the capture lacks nothing of a command that something else ended
+    let is_lacking = ends
+        .iter()
+        .zip(&tables.cycles.status_ns)
+        .filter(|&(&(_, by, _), &status_ns)| by == CAPTURE_END || (by == STATUS && status_ns == NULL_NS));
+    assert_eq!(counted(&tables, "cycle_incomplete"), is_lacking.count() as u64);
+    ends
 }
 
 #[test]
