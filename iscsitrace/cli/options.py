@@ -172,7 +172,7 @@ class CaptureInput:
             names = [f"({named([Path(each).name for each in group.sources])})" for group in groups]
             raise InputInvalid(
                 f"{named(self.folders)}: {len(groups)} groups of captures that do not belong together: {named(names)}. "
-                "Name the captures of one group, or use diagnose, which shows each"
+                "Name the captures of one group; diagnose shows the headline of each"
             )
         return groups[0]
 

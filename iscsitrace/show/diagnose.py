@@ -18,6 +18,7 @@ from iscsitrace.wording.parts import BY_NAME
 
 if TYPE_CHECKING:
     from iscsitrace.diagnosis.examination import Diagnosis
+    from iscsitrace.diagnosis.headline import Headline
     from iscsitrace.diagnosis.subject import Subject
     from iscsitrace.findings.finding import Finding
     from iscsitrace.measure.budget import Budget
@@ -77,6 +78,23 @@ def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Sec
     losses = capture_health.reaching(capture_health.by_name(trace.counters), "data_loss")
     if losses:
         yield Section("", (inputs.counters(losses),))
+
+
+def overview(groups: Sequence[tuple[Sequence[str], Headline | None, str]]) -> Section:
+    """One line for each group of captures: its first capture, the verdict, the finding that leads and its sentence.
+
+    Of each ``groups`` has the captures, the headline where there is iSCSI, and why it could not be read.
+    """
+    rows = [
+        (
+            sources[0] + (f" and {len(sources) - 1:,} more" if len(sources) > 1 else ""),
+            *((headline.kind, headline.name, cells.seconds(headline.cost_ns)) if headline else (None, None, None)),
+            headline.text if headline else error or "no iSCSI",
+        )
+        for sources, headline, error in groups
+    ]
+    title = f"Overview: {len(groups):,} groups of captures that belong together"
+    return Section(title, (table(("captures", "verdict", "finding", "lost s", "headline"), rows),))
 
 
 def lines_of_sessions(diagnosis: Diagnosis, shown: Shown) -> Iterator[Section]:

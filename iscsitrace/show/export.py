@@ -62,13 +62,14 @@ def export(
     """
     chosen = list(dict.fromkeys(tables))
     parts = [_table(trace, name) for name in chosen]
-    paths = prepare(directory, format, chosen, force, [each["name"] for each in trace.inputs])
-    for table, path in zip(parts, paths, strict=True):
-        with files.written_aside(path) as partial, partial.open("wb") as stream:
-            if format == "csv":
-                write_csv(table, stream, is_neutral=is_neutral)
-            else:
-                _write_parquet(table, stream, trace)
+    paths = check(directory, format, chosen, force, [each["name"] for each in trace.inputs])
+    with files.folder(Path(directory)):
+        for table, path in zip(parts, paths, strict=True):
+            with files.written_aside(path) as partial, partial.open("wb") as stream:
+                if format == "csv":
+                    write_csv(table, stream, is_neutral=is_neutral)
+                else:
+                    _write_parquet(table, stream, trace)
     return paths
 
 
@@ -87,14 +88,14 @@ def _table(trace: Trace, name: str) -> Table:
     return trace.kept(name, lambda _: periods.tables_of(whole, [name])[name])
 
 
-def prepare(
+def check(
     directory: str | os.PathLike[str],
     format: str,  # noqa: A002 -- the option's name
     tables: Iterable[str],
     force: bool,
     inputs: Iterable[str] = (),
 ) -> list[Path]:
-    """The paths that :func:`export` will write, in a directory that is made when missing; raises what it raises."""
+    """The paths that :func:`export` will write; raises what it raises, and makes nothing."""
     if format not in FORMATS:
         raise InputInvalid(f"no format is called {format}; there are {', '.join(FORMATS)}")
     if not os.fspath(directory):
@@ -102,7 +103,7 @@ def prepare(
     if format == "parquet":
         _require_parquet()
     paths = [Path(directory) / f"{name}.{format}" for name in tables]
-    files.prepare(Path(directory), paths, is_forced=force, inputs=inputs)
+    files.check_folder(Path(directory), paths, is_forced=force, inputs=inputs)
     return paths
 
 
@@ -157,7 +158,7 @@ def export_bounded(
         raise InputInvalid(
             f"{', '.join(other)} cannot leave memory before the end: --max-memory has {', '.join(BOUNDED)}"
         )
-    paths = prepare(directory, "parquet", chosen, force, names)
+    paths = check(directory, "parquet", chosen, force, names)
     ring = RingPass(tables=["pdus"] if "pdus" in chosen else [])
     made_by = {
         "schema": SCHEMA_VERSION,
@@ -165,6 +166,7 @@ def export_bounded(
         "input": [{"name": name} for name in names],
     }
     with ExitStack() as stack:
+        stack.enter_context(files.folder(Path(directory)))
         writers = {}
         for name, path in zip(chosen, paths, strict=True):
             stream = stack.enter_context(stack.enter_context(files.written_aside(path)).open("wb"))

@@ -41,14 +41,32 @@ def check(path: Path, *, is_forced: bool, inputs: Iterable[str] = ()) -> None:
         raise InputInvalid(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def prepare(directory: Path, paths: Iterable[Path], *, is_forced: bool, inputs: Iterable[str] = ()) -> None:
-    """A directory, made when missing, in which all of these can be written; raises what ``check`` raises."""
+def check_folder(directory: Path, paths: Iterable[Path], *, is_forced: bool, inputs: Iterable[str] = ()) -> None:
+    """Whether all of these can be written in a folder, which is made for that only; raises what ``check`` raises."""
+    with folder(directory):
+        for path in paths:
+            check(path, is_forced=is_forced, inputs=inputs)
+
+
+@contextmanager
+def folder(directory: Path) -> Iterator[None]:
+    """A folder to write in, made when missing; if it stays empty then, it is removed again."""
     try:
+        missing = [each for each in (directory, *directory.parents) if not each.exists()]
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputInvalid(f"cannot write to {directory}: {error.strerror or error}") from error
-    for path in paths:
-        check(path, is_forced=is_forced, inputs=inputs)
+    try:
+        yield
+    finally:
+        for each in missing:
+            with suppress(OSError):
+                each.rmdir()
+
+
+def nearest(directory: Path) -> Path:
+    """The folder, or the nearest one above it where it does not exist yet."""
+    return next(each for each in (directory, *directory.parents) if each.exists())
 
 
 @contextmanager

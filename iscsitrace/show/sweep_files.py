@@ -45,15 +45,16 @@ def write(
         for file_format in FORMATS
     ]
     paths = [*(directory / name for name in texts), *(path for path, _ in plots)]
-    files.prepare(directory, paths, is_forced=is_forced, inputs=inputs)
+    files.check_folder(directory, paths, is_forced=is_forced, inputs=inputs)
     found = []
-    for name, (text, content) in texts.items():
-        with files.written_aside(directory / name) as partial:
-            partial.write_text(text, encoding="utf-8")
-        found.append((directory / name, content))
-    for path, plot in plots:
-        _draw(path, plot)
-        found.append((path, "measured throughput, model, residuals"))
+    with files.folder(directory):
+        for name, (text, content) in texts.items():
+            with files.written_aside(directory / name) as partial:
+                partial.write_text(text, encoding="utf-8")
+            found.append((directory / name, content))
+        for path, plot in plots:
+            _draw(path, plot)
+            found.append((path, "measured throughput, model, residuals"))
     return found
 
 

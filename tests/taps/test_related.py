@@ -105,6 +105,27 @@ def test_a_diagnosis_of_a_folder_has_each_group(cut: list[Path], tmp_path: Path)
     assert "groups" not in json.loads(alone.stdout)
 
 
+def test_many_groups_begin_with_a_line_on_each(cut: list[Path], tmp_path: Path) -> None:
+    shutil.copy(SAMPLES / "medium-error" / "capture.pcapng.gz", tmp_path / "error.pcapng.gz")
+    two = CliRunner().invoke(main, ["diagnose", str(tmp_path)])
+    assert "Overview" not in two.stdout
+    (tmp_path / "junk.pcap").write_text("junk")
+    lines = CliRunner().invoke(main, ["diagnose", str(tmp_path)]).stdout.splitlines()
+    assert lines[1] == "Overview: 3 groups of captures that belong together"
+    assert lines[2].split() == ["captures", "verdict", "finding", "lost", "s", "headline"]
+    rows = dict(zip(("error", "junk", "part"), lines[3:6], strict=True))
+    assert " problem  command_errors " in rows["error"]
+    assert "MEDIUM ERROR" in rows["error"]
+    assert "junk.pcap is not a capture" in rows["junk"]
+    assert rows["part"].startswith(f"{cut[0]} and 4 more  problem")
+    # the details follow, in the same order
+    assert [line.split("/")[-1] for line in lines if line.startswith("Captures: ")] == [
+        "error.pcapng.gz",
+        "junk.pcap",
+        cut[-1].name,
+    ]
+
+
 def test_a_group_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
     (tmp_path / "junk.pcap").write_text("junk")
     shutil.copy(SAMPLES / "medium-error" / "capture.pcapng.gz", tmp_path / "error.pcapng.gz")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -17,9 +18,15 @@ from iscsitrace.findings import NEEDED
 from iscsitrace.show.line import say
 from iscsitrace.show.terminal import show, show_heading, show_json
 
+if TYPE_CHECKING:
+    from iscsitrace.diagnosis.headline import Headline
+    from iscsitrace.show.document import Section
+
 EXIT_FINDING = 1
 TOP = 20
 """Sessions in full by default: a few screens."""
+_MANY = 3
+"""Groups from which on there is an overview of them."""
 _ANY = "any"
 _LATER = ("iscsitrace.diagnosis.examination", "iscsitrace.show.diagnose")
 
@@ -107,7 +114,7 @@ def command(
     parts without overlap. Findings can overlap: each share is the most that its fix can save.
 
     Several captures are grouped by content: parts of one capture and taps of the same traffic are diagnosed together,
-    unrelated captures each by itself (in JSON: groups, a document for each).
+    unrelated captures each by itself, many below a table of their headlines (in JSON: groups, a document for each).
 
     Of many sessions the worst are shown in full, and the others as a table by headline. The JSON document has them all.
     """
@@ -116,9 +123,11 @@ def command(
     asked = _Asked(fail_on, top, sessions, names, is_short=is_short, is_verbose=is_verbose)
     parts = capture_input.groups(NEEDED)
     ends = [_ended(part, asked, is_json=is_json, is_alone=len(parts) == 1) for part in parts]
-    documents = [each.document for each in ends if each.document is not None]
     if is_json:
+        documents = [each.document for each in ends if each.document is not None]
         show_json(documents[0] if len(parts) == 1 else {"schema": SCHEMA_VERSION, "groups": documents})
+    else:
+        _show(ends)
     # a finding to fail on comes first; captures without iSCSI count where all are
     codes = {each.exit_code for each in ends}
     code = next((each for each in (EXIT_FINDING, CaptureUnreadable.exit_code, 0) if each in codes), EXIT_NO_ISCSI)
@@ -142,21 +151,39 @@ class _Asked:
 class _End:
     """How the diagnosis of captures that belong together ended."""
 
+    sources: tuple[str, ...]
     exit_code: int
     document: dict[str, Any] | None = None
+    headline: Headline | None = None
+    sections: Iterable[Section] = ()
+    error: str = ""
+    """Why there is none."""
+
+
+def _show(ends: Sequence[_End]) -> None:
+    """Each diagnosis; of many groups first a line on each."""
+    from iscsitrace.show import diagnose
+
+    if len(ends) >= _MANY:
+        show([diagnose.overview([(each.sources, each.headline, each.error) for each in ends])])
+    for each in ends:
+        if len(ends) > 1:
+            show_heading(f"Captures: {', '.join(each.sources)}")
+        if each.error:
+            say(f"iscsitrace: {each.error}", err=True)
+        show(each.sections)
 
 
 def _ended(part: CaptureInput, asked: _Asked, *, is_json: bool, is_alone: bool) -> _End:
-    """Diagnoses captures that belong together, and shows what was found unless it is wanted as JSON."""
-    if not is_alone and not is_json:
-        show_heading(f"Captures: {', '.join(part.sources)}")
+    """Diagnoses captures that belong together. What cannot be read alone ends the command."""
     try:
         return _diagnosed(part, asked, is_json=is_json)
     except CaptureUnreadable as error:
         if is_alone:
             raise
-        say(f"iscsitrace: {error}", err=True)
-        return _End(error.exit_code)
+        if is_json:
+            say(f"iscsitrace: {error}", err=True)
+        return _End(part.sources, error.exit_code, error=str(error))
 
 
 def _diagnosed(part: CaptureInput, asked: _Asked, *, is_json: bool) -> _End:
@@ -168,15 +195,17 @@ def _diagnosed(part: CaptureInput, asked: _Asked, *, is_json: bool) -> _End:
     diagnosis = examine_trace(trace)
     wanted = set(asked.fail_on)
     failed = sorted({*(diagnosis.problems if _ANY in wanted else ()), *(diagnosis.found & wanted)})
-    document = None
+    document: dict[str, Any] | None = None
+    sections: Iterator[Section] = iter(())
     choice = Choice(asked.top, asked.sessions, is_verbose=asked.is_verbose)
     if is_json:
         document = diagnose.as_dict(trace, diagnosis, asked.names, asked.sessions)
         document |= {"fail_on": list(asked.fail_on), "failed": failed}
     elif asked.names:
-        show(diagnose.sections_by(trace, diagnosis, asked.names, choice))
+        sections = diagnose.sections_by(trace, diagnosis, asked.names, choice)
     elif asked.is_short:
-        show(diagnose.lines_of_sessions(diagnosis, Shown(trace, diagnosis, choice)))
+        sections = diagnose.lines_of_sessions(diagnosis, Shown(trace, diagnosis, choice))
     else:
-        show(diagnose.sections(trace, diagnosis, choice))
-    return _End(EXIT_FINDING if failed else 0 if part.has_iscsi(trace) else EXIT_NO_ISCSI, document)
+        sections = diagnose.sections(trace, diagnosis, choice)
+    code = EXIT_FINDING if failed else 0 if part.has_iscsi(trace) else EXIT_NO_ISCSI
+    return _End(part.sources, code, document, diagnosis.headline, sections)

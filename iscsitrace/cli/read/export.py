@@ -109,7 +109,8 @@ def command(
 def _export_tables(
     capture_input: CaptureInput, directory: str, file_format: str, names: str | None, force: bool, *, is_neutral: bool
 ) -> None:
-    from iscsitrace.show.export import EXPORTED, export, of_pass, prepare
+    from iscsitrace.show import files
+    from iscsitrace.show.export import EXPORTED, check, export, of_pass
     from iscsitrace.tables.schema import DEFAULT_TABLES, TAPPED_TABLES
 
     chosen = [name.strip() for name in names.split(",") if name.strip()] if names is not None else list(DEFAULT_TABLES)
@@ -122,10 +123,10 @@ def _export_tables(
         _export_bounded(capture_input, directory, chosen, force)
         return
     # an output that cannot be written is refused before a long input is read
-    prepare(directory, file_format, chosen, force, capture_input.sources)
+    check(directory, file_format, chosen, force, capture_input.sources)
     # commands have the idle time of their connection's line
     needed = [*of_pass(chosen), *(["budget"] if "cycles" in chosen else [])]
-    trace = capture_input.read(needed, written=[Path(directory)])
+    trace = capture_input.read(needed, written=[files.nearest(Path(directory))])
     if names is None and trace.is_tapped:
         chosen = [*chosen, *TAPPED_TABLES]
     for path in export(trace, directory, file_format, chosen, force, is_neutral=is_neutral):
@@ -165,15 +166,11 @@ def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: 
     capture = Path(capture_input.sources[0])
     path = sidecar.path_of(capture, directory)
     size = _file_size(capture)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputInvalid(f"cannot write to {path.parent}: {error.strerror or error}") from error
-    output_file.check(path, is_forced=force, inputs=capture_input.sources)
-    trace = capture_input.read(sidecar.TABLES, written=[path.parent])
+    output_file.check_folder(path.parent, [path], is_forced=force, inputs=capture_input.sources)
+    trace = capture_input.read(sidecar.TABLES, written=[output_file.nearest(path.parent)])
     if _file_size(capture) != size:
         raise InputInvalid(f"{capture} grew while it was read: a sidecar needs a complete capture")
-    with output_file.written_aside(path) as partial, partial.open("wb") as stream:
+    with output_file.folder(path.parent), output_file.written_aside(path) as partial, partial.open("wb") as stream:
         count = sidecar.write(trace, stream, size)
     say(f"{path}: {count} frames")
 
