@@ -1,5 +1,5 @@
 """What a name means that iscsitrace prints: a finding, a rule, a counter, a table, a column or its heading, a plot, a
-part of the time breakdown, a kind of event, a term of the glossary.
+part of the time breakdown, a kind of event, a term of the glossary, a short cell.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from iscsitrace.tables.schema import (
     TAPPED_TABLES,
     Column,
 )
+from iscsitrace.taps import places
 from iscsitrace.wording import amounts
 from iscsitrace.wording.counters import counters
 from iscsitrace.wording.event_kinds import EVENT_KINDS
+from iscsitrace.wording.headings import HEADINGS as OTHER_HEADINGS
+from iscsitrace.wording.headings import known_as
 from iscsitrace.wording.parts import PARTS, named
 from iscsitrace.wording.rules import rules
 
@@ -74,12 +77,13 @@ def page(name: str, problems: Mapping[str, Problem]) -> list[Section]:
     ``problems`` are the findings by name. A column is named alone or behind its table: ``status_ns``,
     ``cycles.status_ns``. InputInvalid, with names like it, for one that nothing has.
     """
-    if found := list(chain.from_iterable(each(name, problems) for each in _KINDS)):
-        return found
-    known = names(problems)
+    for known in known_as(name):
+        if found := list(chain.from_iterable(each(known, problems) for each in _KINDS)):
+            return found
+    every = names(problems)
     # a word of a longer name first: idle, of idle time
-    whole = sorted((each for each in known if name.lower() in re.split(r"\W|_", each.lower())), key=len)
-    near = whole[:_NEAR] or get_close_matches(name, known, n=_NEAR, cutoff=0.5)
+    whole = sorted((each for each in every if name.lower() in re.split(r"\W|_", each.lower())), key=len)
+    near = whole[:_NEAR] or get_close_matches(name, every, n=_NEAR, cutoff=0.5)
     raise InputInvalid(
         f"nothing is called {name!r}" + (f"; names like it: {', '.join(near)}" if near else ""),
     )
@@ -91,13 +95,16 @@ def names(problems: Mapping[str, Problem]) -> list[str]:
     parts = (each for part in PARTS for each in (part.label, part.name))
     events = (kind.name for kind in EVENT_KINDS)
     headings = chain.from_iterable(_HEADINGS.values())
-    every = (problems, rules(), counters(), _rows(), columns, headings, kinds.NAMES, parts, events, pages.terms())
-    return list(dict.fromkeys(chain.from_iterable(every)))
+    words = (pages.terms(), OTHER_HEADINGS)
+    every = (problems, places.FINDINGS, rules(), counters(), _rows(), columns, headings, kinds.NAMES, parts, events)
+    return list(dict.fromkeys(chain.from_iterable((*every, *words))))
 
 
 def _of_finding(name: str, problems: Mapping[str, Problem]) -> Iterator[Section]:
     if name in problems:
         yield from sections(problems[name])
+    if name in places.FINDINGS:
+        yield Section(name, (places.FINDINGS[name], "", "Found by captures of several taps: iscsitrace docs two-taps"))
 
 
 def _of_rule(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
@@ -157,9 +164,16 @@ def _of_term(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
             yield Section(term, (f"Term: {meaning}.",))
 
 
+def _of_other_heading(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
+    exact = name in OTHER_HEADINGS
+    for heading, meaning in OTHER_HEADINGS.items():
+        if heading == name or (not exact and heading.casefold() == name.casefold()):
+            yield Section(heading, (f"Heading: {meaning}.",))
+
+
 _KINDS: Final = (
     *(_of_finding, _of_rule, _of_counter, _of_table, _of_column, _of_heading, _of_plot),
-    *(_of_part, _of_event, _of_term),
+    *(_of_part, _of_event, _of_term, _of_other_heading),
 )
 """In the order of a page."""
 

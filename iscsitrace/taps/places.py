@@ -29,6 +29,18 @@ ASYMMETRY: Final = 2.0
 """A path is asymmetric if one direction surely takes this many times as long as the other."""
 
 
+FINDINGS: Final = {
+    "lost_between_taps": "Packets passed one tap and never reached the next: the network between them lost them.",
+    "capture_lacks_packets": "A tap's capture lacks packets that passed it: the network did not lose them.",
+    "asymmetric_path": f"One direction between two taps surely takes more than {ASYMMETRY:.0f} times as long as the "
+    "other, whatever the clocks' offset.",
+    "slow_at_target": f"The target takes more than {amounts.percent(SLOW_SHARE)} of the time of a session's commands.",
+    "slow_at_initiator": f"The initiator's host takes more than {amounts.percent(SLOW_SHARE)} of the time of a "
+    "session's commands.",
+}
+"""What captures of several taps show beside the findings of a single one."""
+
+
 @dataclass(frozen=True)
 class Verdict:
     """The places of the time of a session's reads and writes."""

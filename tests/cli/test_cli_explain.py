@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,9 @@ from click.testing import CliRunner
 from iscsitrace.cli import main
 from iscsitrace.diagnosis.registry import PROBLEMS
 from iscsitrace.show import explain as explained
+from iscsitrace.taps import places
+from iscsitrace.watch import columns as watch_columns
+from tests.support import headings
 
 DOCS = Path(__file__).parents[2] / "docs/diagnosis.md"
 
@@ -42,6 +47,39 @@ def test_another_name_is_refused_with_names_like_it() -> None:
 @pytest.mark.parametrize("name", explained.names(PROBLEMS))
 def test_every_name_that_is_printed_has_a_page(name: str) -> None:
     assert all(section.title and section.blocks for section in explained.page(name, PROBLEMS))
+
+
+@pytest.mark.parametrize("heading", [*headings.of_tables(), *(each.heading for each in watch_columns.COLUMNS)])
+def test_every_heading_of_a_table_has_a_page(heading: str) -> None:
+    assert explained.page(heading, PROBLEMS)
+
+
+@pytest.mark.parametrize("name", ["lost_between_taps", "capture_lacks_packets", "asymmetric_path", "slow_at_target"])
+def test_findings_of_several_taps_have_a_page(name: str) -> None:
+    assert "several taps" in explain(name)[1]
+
+
+def test_findings_of_several_taps_are_declared() -> None:
+    text = inspect.getsource(places)
+    assert {*re.findall(r'PlaceFinding\("(\w+)"', text), *re.findall(r'"(slow_at_\w+)", "the', text)} == {
+        *places.FINDINGS
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        ("rexmt", "flag: "),
+        ("no status", "commands without a status"),
+        ("k", "one-way delays of a command"),
+        ("d", "one-way delay"),
+        ("RTT", "round-trip time"),
+        ("lost s", "time that the finding cost"),
+        ("read % of line", "share of the line's rate"),
+    ],
+)
+def test_short_words_of_tables_are_explained(name: str, meaning: str) -> None:
+    assert meaning in explain(name)[1]
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ def command(name: str) -> None:
     part        'target service'   of the time breakdown: which time it is
     event       tcp_reset          its severity and meaning
     term        'queue depth'      its meaning in the glossary
+    heading     'no status'        of any table, with or without its unit
     """  # noqa: D301
     from iscsitrace.diagnosis.registry import PROBLEMS
     from iscsitrace.show import explain
