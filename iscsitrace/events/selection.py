@@ -33,7 +33,7 @@ COLUMNS: Final = Columns(
     "events",
     DERIVED_TABLES["events"].columns,
     frozenset({"time_ns", "end_ns"}),
-    {"stream": "connection", "tcp.stream": "connection"},
+    {"stream": "connection", "tcp.stream": "connection", "frame.number": "frame"},
     HEADINGS,
 )
 """What a condition on events can name."""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
@@ -21,6 +22,7 @@ from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES, WORDS, Column
 from iscsitrace.tables.table import Table
 from iscsitrace.wording.quantities import SIZE, TIME, parse_quantity
+from iscsitrace.wording.sentences import some
 
 Array = NDArray[Any]
 
@@ -51,7 +53,14 @@ _SPELLINGS: Final = {
     "not": "!",
 }
 """Words for signs."""
+_NAME: Final = re.compile(r"[A-Za-z_]")
+"""The first letter of a name."""
 _SIGNS: Final = (*_COMPARE, *("&&", "||", "!", "(", ")", "{", "}", ",", "=", ".."))
+_BEHIND_COLUMNS: Final = (*_COMPARE, "in", "contains")
+_MOST_NAMED: Final = 6
+"""Columns that a message names."""
+_MOST_WORDS: Final = 12
+"""Words of a column that a message names."""
 _MOST_CHARACTERS: Final = 10_000
 _MOST_DEPTH: Final = 50
 _ORDERED: Final = ("severity",)
@@ -84,28 +93,57 @@ class Columns:
 
     def find(self, name: str) -> Column:
         """The column of a name; without the unit at its end, too. InputInvalid with the nearest name otherwise."""
-        by_name = {column.name: column for column in self.columns}
+        self.require([name])
+        return self._named[self._spelled(name) or name]
+
+    def require(self, names: Iterable[str]) -> None:
+        """InputInvalid, with the nearest name for each, unless all of these are columns."""
+        unknown = [name for name in dict.fromkeys(names) if self._spelled(name) is None]
+        if len(unknown) == 1:
+            raise InputInvalid(f"{self.table} has no column {unknown[0]}{_asked(self._nearest(unknown[0]))}")
+        if unknown:
+            each = (name + (f" (did you mean {near}?)" if (near := self._nearest(name)) else "") for name in unknown)
+            raise InputInvalid(f"{self.table} has no columns {', '.join(each)}")
+
+    @cached_property
+    def _named(self) -> dict[str, Column]:
+        return {column.name: column for column in self.columns}
+
+    def _spelled(self, name: str) -> str | None:
+        """The name of the column that is meant."""
         spellings = (name, self.other_names.get(name), *(name + suffix for suffix in _UNIT_SUFFIXES))
-        found = next((by_name[each] for each in spellings if each in by_name), None)
-        if found is None:
-            known_names = [*by_name, *self.other_names, *(_without_unit(each) for each in by_name)]
-            near = self._under(lambda heading: heading == name.casefold()) or _nearest(name, known_names)
-            raise InputInvalid(f"{self.table} has no column {name}{near}")
-        return found
+        return next((each for each in spellings if each in self._named), None)
+
+    def _nearest(self, name: str) -> str:
+        """What is meant by a name that is not that of a column; empty where nothing is like it."""
+        known_names = [*self._named, *self.other_names, *(_without_unit(each) for each in self._named)]
+        if found := self._under(lambda heading: heading == name.casefold()) or _near(name, known_names):
+            return found
+        # a field of Wireshark: frame.number, scsi.lun
+        kinds = reversed(name.split(".")) if "." in name else ()
+        of_kind = ([each for each in self._named if kind in each.split("_")] for kind in kinds)
+        return " or ".join(next(filter(None, of_kind), [])[:_MOST_NAMED])
 
     def headed(self, name: str) -> str:
         """The column under a heading that is also the name of another column; nothing for others."""
         column = self.headings.get(name, name)
-        return f"; did you mean {column}?" if column != name else ""
+        return _asked(column) if column != name else ""
+
+    def with_word(self, word: str) -> str:
+        """The columns that have a word which another column lacks."""
+        found = (column.name for column in self.columns if word in self.words_of(column))
+        return _asked(" or ".join(f"{name} == {word}" for name in found))
 
     def meant(self, text: str) -> str:
-        """The column under a heading of several words, or with a sign, that a text has instead of a name."""
+        """The columns under headings of several words, or with a sign, that a text has instead of names."""
         words = text.casefold()
-        return self._under(lambda heading: not heading.isidentifier() and heading in words)
+        return _asked(self._under(lambda heading: not heading.isidentifier() and heading in words))
 
     def _under(self, is_meant: Callable[[str], bool]) -> str:
-        column = next((column for heading, column in self.headings.items() if is_meant(heading.casefold())), None)
-        return f"; did you mean {_without_unit(column)}?" if column else ""
+        """The columns under the headings that are meant."""
+        return " and ".join(
+            _without_unit(column) for heading, column in self.headings.items() if is_meant(heading.casefold())
+        )
 
     def words_of(self, column: Column) -> Mapping[str, int]:
         """The code of each word of a column; empty for a column of plain numbers."""
@@ -157,6 +195,9 @@ class _Reader:
         self._tokens = _tokens(text)
         self._place = 0
         self._depth = 0
+        following = [*self._tokens[1:], ""]
+        pairs = zip(self._tokens, following, strict=True)
+        columns.require(one for one, sign in pairs if _NAME.match(one) and sign in _BEHIND_COLUMNS)
 
     def read(self) -> _Test:
         found = self._any_of()
@@ -211,7 +252,7 @@ class _Reader:
         return found
 
     def _comparison(self) -> _Test:
-        if not re.match(r"[A-Za-z_]", self._next):
+        if not _NAME.match(self._next):
             self._refuse(f"expected a column and found {self._next or 'the end'}")
         column = self._columns.find(self._take())
         sign = self._next
@@ -246,9 +287,12 @@ class _Reader:
     def _other_column(self, column: Column) -> Column | None:
         """A second column instead of a value: both must be numbers of one unit."""
         token = self._next
-        if not re.match(r"[A-Za-z_]", token) or self._columns.words_of(column) or column.dtype in ("str", "bool"):
+        if not _NAME.match(token) or self._columns.words_of(column) or column.dtype in ("str", "bool"):
             return None
-        other = self._columns.find(token)
+        try:
+            other = self._columns.find(token)
+        except InputInvalid:
+            raise InputInvalid(f"{column.name} has no value {token}{self._columns.with_word(token)}") from None
         is_instant = [each.name in self._columns.instants for each in (column, other)]
         if other.unit != column.unit or len(set(is_instant)) > 1 or other.dtype in ("str", "bool"):
             raise InputInvalid(f"{column.name} and {other.name} cannot be compared: they are different quantities")
@@ -305,7 +349,10 @@ class _Reader:
             return _code(text, column, words)
         if column.dtype == "bool":
             return _code(text.lower(), column, {"true": 1, "false": 0, "1": 1, "0": 0})
-        return _number(text, column)
+        try:
+            return _number(text, column)
+        except InputInvalid as error:
+            raise InputInvalid(f"{error}{self._columns.with_word(text)}") from None
 
 
 def _tokens(text: str) -> list[str]:
@@ -332,9 +379,12 @@ def _without_unit(name: str) -> str:
     return next((name.removesuffix(suffix) for suffix in _UNIT_SUFFIXES if name.endswith(suffix)), name)
 
 
-def _nearest(name: str, names: Iterable[str]) -> str:
-    near = get_close_matches(name, dict.fromkeys(names), n=1)
-    return f"; did you mean {near[0]}?" if near else ""
+def _near(name: str, names: Iterable[str]) -> str:
+    return next(iter(get_close_matches(name, dict.fromkeys(names), n=1)), "")
+
+
+def _asked(name: str) -> str:
+    return f"; did you mean {name}?" if name else ""
 
 
 def _code(text: str, column: Column, words: Mapping[str, int]) -> int:
@@ -348,7 +398,8 @@ def _code(text: str, column: Column, words: Mapping[str, int]) -> int:
             return int(text, 0)
         except ValueError:
             pass
-    near = _nearest(spelling, by_spelling) or f"; there are {', '.join([*by_spelling][:12])}"
+    near = _asked(_near(spelling, by_spelling))
+    near = near or f"; there are {some([*by_spelling][:_MOST_WORDS], len(by_spelling))}"
     raise InputInvalid(f"{column.name} has no value {text}{near}")
 
 

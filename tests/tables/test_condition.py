@@ -149,6 +149,14 @@ def test_severities_have_an_order() -> None:
         ("QD >= 4", "cycles has no column QD; did you mean queue_depth?"),
         ("Latency > 1ms", "cycles has no column Latency; did you mean latency?"),
         ("status wait > 1ms", "did you mean status_wait?"),
+        ("frame.number == 68", "no column frame.number; did you mean command_frame or data_first_frame or "),
+        ("scsi.lun == 0", "no column scsi.lun; did you mean lun?"),
+        (
+            "QD > 1 && foo == 2 && LUN in {0}",
+            "cycles has no columns QD (did you mean queue_depth?), foo, LUN (did you mean lun?)",
+        ),
+        ("status wait > 1ms && I/O size == 4K", "did you mean bytes and status_wait?"),
+        ("operation == xyzzy", ", write_filemarks and "),
         ("latency > 10", "latency_ns: '10' is not a time like \"8ms\" (ns, us, ms, s)"),
         ("bytes > 5ms", "bytes: '5ms' is not a size like"),
         ("lun == 1.5", "lun: '1.5' is not a whole number"),
@@ -199,5 +207,9 @@ def test_every_heading_has_a_column() -> None:
     for headings, columns in ((CYCLE_HEADINGS, cycles_columns()), (HEADINGS, COLUMNS)):
         for column in headings.values():
             assert columns.find(column).name == column
+    for text in ("event == outage", 'event == "outage"', "event in {outage}"):
+        with pytest.raises(InputInvalid, match=r"did you mean kind == outage\?"):
+            Condition(text, COLUMNS)
+    assert Condition("frame.number == 68", COLUMNS)
     with pytest.raises(InputInvalid, match=r"event holds numbers: contains is for text; did you mean text\?"):
         Condition("event contains reset", COLUMNS)
