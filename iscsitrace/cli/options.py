@@ -356,3 +356,20 @@ def by(names: Sequence[str], what: str) -> Callable[[_Function], _Function]:
 
 
 as_json = click.option("--json", "is_json", is_flag=True, help="Print one JSON document with a schema number.")
+
+
+def as_rows(table: str) -> Callable[[_Function], _Function]:
+    """Add ``--json`` and ``--csv``, of which one can be asked for: ``table`` is what CSV has."""
+
+    def decorate(function: _Function) -> _Function:
+        @as_json
+        @click.option("--csv", "is_csv", is_flag=True, help=f"Print all columns of the table {table} as CSV.")
+        @functools.wraps(function)
+        def wrapper(*arguments: Any, is_json: bool, is_csv: bool, **options: Any) -> Any:
+            if is_json and is_csv:
+                raise click.UsageError("--json and --csv exclude each other")
+            return function(*arguments, is_json=is_json, is_csv=is_csv, **options)
+
+        return wrapper  # type: ignore[return-value]
+
+    return decorate

@@ -7,11 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from iscsitrace.cli import own_process
+
+if TYPE_CHECKING:
+    from iscsitrace.tables.table import Table
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -21,6 +24,13 @@ QUIET_HELP: Final = "Show no progress and no notes."
 def quiet(text: str = QUIET_HELP) -> Callable[[_Function], _Function]:
     """Add ``-q``, which the command gets as ``is_quiet``; ``text`` is its help."""
     return click.option("-q", "--quiet", "is_quiet", is_flag=True, help=text)
+
+
+def print_csv(rows: Table) -> None:
+    """All columns of a table; no text in it controls a terminal."""
+    from iscsitrace.show.csv_writer import write_csv
+
+    write_csv(rows, sys.stdout.buffer, is_neutral=True)
 
 
 def writes_text(function: _Function) -> _Function:

@@ -24,7 +24,7 @@ from iscsitrace.show import model_fit
 from iscsitrace.show.document import Grid, Section
 from iscsitrace.tables.trace import Trace
 from iscsitrace.wording import amounts as wording
-from iscsitrace.wording import cells
+from iscsitrace.wording import sentences
 
 __all__ = ["NEEDED", "of_session"]
 
@@ -43,7 +43,7 @@ def of_session(trace: Trace, session: int, name: str, *, has_others: bool = Fals
     own = of_operation([point for point in found.points if point.session == session])
     if not own:
         why = "; ".join(each.why for each in found.missing if each.session == session) or "no steady commands"
-        return Section(TITLE, (f"No model of session {session}: {cells.short(why)}.",), "model")
+        return Section(TITLE, (sentences.sentence(f"No model of session {session}: {why}"),), "model")
     fitted, gains = fit(own), _gains(gain.of_session(Grouping(trace.table).sessions[session]))
     sentence = _sentence(fitted)
     first = f"Session {session}: {sentence[:1].lower()}{sentence[1:]}" if has_others else sentence

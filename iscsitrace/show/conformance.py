@@ -6,17 +6,20 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from iscsitrace.measure import violations
 from iscsitrace.measure.selection import frames_filter
 from iscsitrace.measure.violations import Unjudged, Violated
 from iscsitrace.show import inputs
-from iscsitrace.show.document import Section
+from iscsitrace.show.document import Grid, Section, table
 from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.rule_notes import GUARDS, NOTES
 from iscsitrace.wording.rules import SEVERITIES, Rule, rules
 from iscsitrace.wording.sentences import capital
 
 if TYPE_CHECKING:
+    from iscsitrace.tables.table import Table
     from iscsitrace.tables.trace import Trace
 
 _NUMBERS_SHOWN = 20
@@ -29,6 +32,8 @@ class Found:
 
     rules: tuple[Rule, ...]
     """The rules that were looked for."""
+    rows: Table
+    """Each violation by itself, in order of time."""
     every: Sequence[Violated]
     unjudged: Sequence[Unjudged]
 
@@ -44,9 +49,11 @@ def found(trace: Trace, names: Collection[str] = (), side: str | None = None) ->
         rule for rule in rules().values() if (not names or rule.name in names) and (side is None or side in rule.sides)
     )
     sessions = {row["connection"]: row["session"] for row in trace.connections.rows(("connection", "session"))}
-    every = violations.violated(trace.table("violations"), sessions)
-    shown = [each for each in every if each.rule in sought and side in (None, each.side)]
-    return Found(sought, shown, tuple(violations.unjudged(trace.table)))
+    every = trace.table("violations")
+    asked = {rule.name for rule in sought}
+    is_asked = [row["rule"] in asked and side in (None, row["side"]) for row in every.rows(("rule", "side"))]
+    rows = every.select(np.flatnonzero(is_asked))
+    return Found(sought, rows, violations.violated(rows, sessions), tuple(violations.unjudged(trace.table)))
 
 
 def as_dict(trace: Trace, found: Found) -> dict[str, Any]:
@@ -79,8 +86,8 @@ def as_dict(trace: Trace, found: Found) -> dict[str, Any]:
     }
 
 
-def sections(trace: Trace, found: Found) -> Iterator[Section]:
-    """By side and rule, the worst first; then what could not be judged."""
+def sections(trace: Trace, found: Found, *, is_verbose: bool = False) -> Iterator[Section]:
+    """By side and rule, the worst first; where ``is_verbose`` each violation; then what could not be judged."""
     yield inputs.section(trace.inputs, trace.packet_count)
     if not trace.connections.raw("is_iscsi").any():
         yield Section("", ("no iSCSI session was found",))
@@ -92,8 +99,30 @@ def sections(trace: Trace, found: Found) -> Iterator[Section]:
     for side in dict.fromkeys(group[0].side for group in groups):
         lines = [line for group in groups if group[0].side == side for line in _lines(group, start_ns)]
         yield Section(f"The {side} breaks RFC 7143", tuple(lines))
+    if is_verbose and len(found.rows):
+        yield Section("Each violation", (inputs.zero_of_times(trace), _each(found.rows, start_ns)))
     if found.unjudged:
         yield Section("Not judged", tuple(f"  {_why(each)}" for each in found.unjudged))
+
+
+def _each(rows: Table, start_ns: int) -> Grid:
+    """A row for each violation, in order of time."""
+    columns = ("time", "rule", "severity", "side", "stream", "initiator task tag", "frame", "count", "what was done")
+    lines = [
+        (
+            cells.NOTHING if row["time_ns"] is None else cells.seconds(row["time_ns"] - start_ns),
+            row["rule"],
+            rules()[row["rule"]].severity,
+            row["side"],
+            row["connection"],
+            None if row["initiator_task_tag"] is None else f"{row['initiator_task_tag']:#010x}",
+            row["frame"],
+            row["count"],
+            f"{rules()[row['rule']].did(row['side'], row['seen'], row['expected'])}.",
+        )
+        for row in rows.rows()
+    ]
+    return table(columns, lines)
 
 
 def _looked_for(looked_for: Sequence[Rule]) -> str:

@@ -4,9 +4,7 @@ part of the time breakdown, a kind of event, a term of the glossary, a short cel
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -33,6 +31,7 @@ from iscsitrace.wording.counters import counters
 from iscsitrace.wording.event_kinds import EVENT_KINDS
 from iscsitrace.wording.headings import HEADINGS as OTHER_HEADINGS
 from iscsitrace.wording.headings import known_as
+from iscsitrace.wording.names import like
 from iscsitrace.wording.parts import PARTS, named
 from iscsitrace.wording.rules import rules
 
@@ -40,8 +39,6 @@ if TYPE_CHECKING:
     from iscsitrace.findings.finding import Problem
 
 _HEADINGS: Final = {"cycles": CYCLE_HEADINGS, "events": HEADINGS}
-_NEAR: Final = 5
-"""Names that are like one that does not exist."""
 RANKS: Final = {
     "failure": "something broke",
     "slowness": f"a problem, from {amounts.percent(WARNING)} of the I/O time on",
@@ -80,10 +77,7 @@ def page(name: str, problems: Mapping[str, Problem]) -> list[Section]:
     for known in known_as(name):
         if found := list(chain.from_iterable(each(known, problems) for each in _KINDS)):
             return found
-    every = names(problems)
-    # a word of a longer name first: idle, of idle time
-    whole = sorted((each for each in every if name.lower() in re.split(r"\W|_", each.lower())), key=len)
-    near = whole[:_NEAR] or get_close_matches(name, every, n=_NEAR, cutoff=0.5)
+    near = like(name, names(problems))
     raise InputInvalid(
         f"nothing is called {name!r}" + (f"; names like it: {', '.join(near)}" if near else ""),
     )

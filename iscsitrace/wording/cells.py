@@ -36,9 +36,13 @@ def text(value: object) -> str:
 
 
 def short(value: object) -> str:
-    """The same, cut where it is long."""
+    """The same, cut where it is long: between words, or within one that is very long."""
     shown = text(value if value is None or isinstance(value, bool) else str(value)[: 2 * TEXT_LIMIT])
-    return shown if len(shown) <= TEXT_LIMIT else f"{shown[: TEXT_LIMIT - 3]}..."
+    if len(shown) <= TEXT_LIMIT:
+        return shown
+    begin = shown[: TEXT_LIMIT - 3]
+    end = begin.rfind(" ", TEXT_LIMIT // 2)
+    return f"{begin[:end]} ..." if end > 0 else f"{begin}..."
 
 
 def milliseconds(time_ns: float | None) -> str:

@@ -60,6 +60,7 @@ _OF_DIAGNOSES: Final = {
     "outage": "time without I/O to the volume while commands waited or no session was there",
     "known by": "how the volume was recognised: its designator or serial number, else target and LUN",
     "first frame": "the first frame that was counted",
+    "what was done": "what the first of these violations did",
     "what happened": "the failures of the session",
     "what was found there": "the finding's sentence of that session",
     "most in": "the session that it cost most",

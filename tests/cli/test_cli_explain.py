@@ -116,6 +116,24 @@ def test_a_part_of_the_time_is_a_cost_by_both_names() -> None:
         assert "is not one of" not in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            "diagnose --fail-on error",
+            "'error' is neither any nor a finding; names like it: digest_errors, command_errors",
+        ),
+        ("diagnose --fail-on losss", "names like it: loss, ack_loss; `iscsitrace docs diagnosis` lists all"),
+        ("conformance --rule D99", "'D99' is not a rule; names like it: D9, D19; `iscsitrace docs conformance` lists"),
+    ],
+)
+def test_a_wrong_name_is_a_short_line_with_names_like_it(arguments: str, said: str) -> None:
+    result = CliRunner().invoke(main, [*arguments.split(), "a.pcap"])
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert len(result.stderr) < 300
+
+
 def test_a_word_of_a_name_leads_to_it() -> None:
     code, text = explain("think")
     assert code == 2

@@ -82,6 +82,22 @@ def test_captures_of_a_folder_that_do_not_belong_together_are_not_read_as_one(wo
     assert not [*tmp_path.glob("x.*"), *tmp_path.glob("tables")]
 
 
+@pytest.mark.parametrize(
+    ("command", "table"),
+    [("cycles", "cycles"), ("events", "events"), ("mirrors", "mirrored_writes"), ("conformance", "violations")],
+)
+def test_commands_of_rows_print_their_table_as_csv(command: str, table: str, tmp_path: Path) -> None:
+    capture = str(next((SAMPLES / "medium-error").glob("capture.*")))
+    runner = CliRunner()
+    printed = runner.invoke(main, [command, "--csv", capture])
+    assert printed.exit_code == 0
+    assert runner.invoke(main, ["export", "-o", str(tmp_path), "--tables", table, capture]).exit_code == 0
+    exported = (tmp_path / f"{table}.csv").read_text().splitlines()
+    assert printed.stdout.splitlines() == exported
+    both = runner.invoke(main, [command, "--csv", "--json", capture])
+    assert (both.exit_code, "exclude each other" in both.output) == (2, True)
+
+
 def test_captures_that_are_named_are_read_as_one_and_those_of_a_folder_if_they_belong_together(tmp_path: Path) -> None:
     folder = tmp_path / "taps"
     shutil.copytree(SAMPLES / "loss-1-percent", folder)

@@ -39,6 +39,7 @@ SILENT = {
 """Commands that read no capture, make traffic, capture live, or need tshark: tests of their own."""
 SHOWN = (
     *("summary", "summary -v", "summary --by initiator", "summary --by lun", "summary --by target", "events"),
+    "events --csv",
     *("diagnose", "diagnose -v", "conformance", "diff CAPTURE", "cycles"),
     *("mirrors", "model fit", "check", "watch --no-follow --plain", "report --format md -o -"),
     *("export -o OUTPUT", "export --csv-safe -o OUTPUT", "export --sidecar -o OUTPUT", "anonymise -o OUTPUT.pcapng"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -53,6 +55,17 @@ def test_a_breach_has_its_rule_section_sentence_places_and_filter(breach: Path) 
     assert "Not judged" not in text
 
 
+def test_each_violation_is_a_line_or_a_row(breach: Path) -> None:
+    frames = [str(each) for each in document(breach)["violations"][0]["frames"]]
+    text = run("conformance", "-v", breach)[1]
+    lines = text[text.index("Each violation") :].splitlines()[3:]
+    assert [line.split()[6] for line in lines] == frames
+    assert all(f"sent {BYTES} bytes of immediate data" in line for line in lines)
+    rows = list(csv.DictReader(io.StringIO(run("conformance", "--csv", breach)[1])))
+    assert [(row["rule"], row["side"], row["frame"]) for row in rows] == [("D1", "initiator", each) for each in frames]
+    assert len(run("conformance", "--csv", "--side", "target", breach)[1].splitlines()) == 1
+
+
 def test_json_has_what_programs_need(breach: Path) -> None:
     found = document(breach)
     assert {"schema", "tool", "input", "options"} <= set(found)
@@ -95,7 +108,7 @@ def test_fail_on_a_severity_or_a_worse_one(breach: Path, severity: str, code: in
 def test_an_unknown_rule_is_refused(breach: Path) -> None:
     code, text = run("conformance", "--rule", "D99", breach)
     assert code == 2
-    assert "'D99' is not one of S1, " in text
+    assert "'D99' is not a rule; names like it: D9, D19; `iscsitrace docs conformance` lists all" in text
 
 
 def test_a_missing_login_turns_the_rules_off_that_need_it_and_says_so(tmp_path: Path) -> None:

@@ -168,4 +168,7 @@ def test_why_there_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
         "iscsitrace.report.modelled.survey", lambda source, name, only: SimpleNamespace(points=[], missing=missing)
     )
     assert of_session(trace, 0, "").blocks == ("No model of session 0: one; two.",)
+    # a sentence of ours is not cut
+    missing.append(SimpleNamespace(session=3, why="kept for " * 40 + "hours."))
+    assert str(of_session(trace, 3, "").blocks[0]).endswith("kept for hours.")
     assert of_session(trace, 2, "").blocks == ("No model of session 2: no steady commands.",)

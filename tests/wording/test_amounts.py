@@ -50,6 +50,11 @@ def test_text_from_a_capture_cannot_control_a_terminal_or_fill_a_page() -> None:
     assert cells.text("a\x1b[31mb\u202ec") == "a\\x1b[31mb\\u202ec"
     assert cells.short("x" * 161) == "x" * 157 + "..."
     assert cells.short("x" * 160) == "x" * 160
+    words = "kept for " * 30
+    assert cells.short(words) == "kept for " * 17 + "..."
+    assert len(cells.short(words)) <= cells.TEXT_LIMIT
+    # a long name behind a word is cut as such
+    assert cells.short("the " + "x" * 200) == "the " + "x" * 153 + "..."
     assert (cells.text(None), cells.text(True), cells.text(False)) == ("-", "yes", "no")
 
 

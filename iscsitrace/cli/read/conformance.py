@@ -7,8 +7,8 @@ from typing import Final
 import click
 from click.shell_completion import CompletionItem
 
-from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
-from iscsitrace.cli.output import writes_text
+from iscsitrace.cli.options import CaptureInput, as_rows, takes_captures
+from iscsitrace.cli.output import print_csv, writes_text
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import Quantity
 from iscsitrace.show.terminal import show, show_json
@@ -28,7 +28,9 @@ class RuleName(Quantity):
         from iscsitrace.wording.rules import rules
 
         if value.upper() not in rules():
-            self.fail(f"{value!r} is not one of {', '.join(rules())}.", param, ctx)
+            from iscsitrace.wording.names import refusal
+
+            self.fail(refusal(value, "not a rule", rules(), "iscsitrace docs conformance"), param, ctx)
         return value.upper()
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -42,7 +44,7 @@ class RuleName(Quantity):
     cls=SectionedCommand, epilog="Example:  iscsitrace conformance --side target --fail-on error capture.pcapng"
 )
 @takes_captures
-@as_json
+@as_rows("violations")
 @click.option(
     "--rule",
     "names",
@@ -57,9 +59,16 @@ class RuleName(Quantity):
     type=click.Choice(SEVERITIES),
     help="Exit with 1 when a violation of this severity or a worse one is shown.",
 )
+@click.option("-v", "--verbose", "is_verbose", is_flag=True, help="Show each violation in a line of its own, too.")
 @writes_text
 def command(
-    capture_input: CaptureInput, is_json: bool, names: tuple[str, ...], side: str | None, fail_on: str | None
+    capture_input: CaptureInput,
+    is_json: bool,
+    is_csv: bool,
+    names: tuple[str, ...],
+    side: str | None,
+    fail_on: str | None,
+    is_verbose: bool,
 ) -> None:
     """Show which side breaks which rule of RFC 7143, the worst first, with the section, what was done, and frames.
 
@@ -72,10 +81,12 @@ def command(
 
     found = conformance.found(trace, names, side)
     failed = found.reaching(fail_on) if fail_on else []
-    if is_json:
+    if is_csv:
+        print_csv(found.rows)
+    elif is_json:
         show_json(conformance.as_dict(trace, found) | {"fail_on": fail_on, "failed": failed})
     else:
-        show(conformance.sections(trace, found))
+        show(conformance.sections(trace, found, is_verbose=is_verbose))
     if failed:
         raise click.exceptions.Exit(EXIT_VIOLATION)
     capture_input.end(trace)

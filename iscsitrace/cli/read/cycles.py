@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
 from iscsitrace.cli import units
-from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
-from iscsitrace.cli.output import writes_text
+from iscsitrace.cli.options import CaptureInput, as_rows, takes_captures
+from iscsitrace.cli.output import print_csv, writes_text
 from iscsitrace.cli.read.row_filter import among, equal, joined, takes_filter
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show.line import say
@@ -20,8 +18,7 @@ from iscsitrace.show.terminal import show
     epilog="Example:  iscsitrace cycles -Y 'operation == read && latency > 10ms' --top 20 capture.pcapng",
 )
 @takes_captures
-@as_json
-@click.option("--csv", "is_csv", is_flag=True, help="Print all columns of the table cycles as CSV.")
+@as_rows("cycles")
 @takes_filter("latency > 10ms && operation == read")
 @click.option("--slower", "slower_ns", type=units.Duration(), help="Short for -Y 'latency > TIME'.")
 @click.option(
@@ -82,8 +79,6 @@ def command(
     A filter (-Y) compares columns with values that have units, as Wireshark's display filters do: == != < <= > >= in
     contains && || ! and parentheses. --csv shows the columns, `iscsitrace docs tables` what they mean.
     """
-    if is_json and is_csv:
-        raise click.UsageError("--json and --csv exclude each other")
     if is_csv and has_filter:
         raise click.UsageError("--csv prints only the columns of the table; use --json for display filters")
     if is_csv and has_legs:
@@ -116,9 +111,7 @@ def command(
         ranked = waited.slowest_first()[:top]
         picked, waited = picked.select(ranked), waited.select(ranked)
     if is_csv:
-        from iscsitrace.show.csv_writer import write_csv
-
-        write_csv(picked, sys.stdout.buffer)
+        print_csv(picked)
     elif is_json:
         for line in cycles.json_lines(trace, picked, waited, has_filter=has_filter, has_legs=has_legs):
             click.echo(line, nl=False)

@@ -44,7 +44,10 @@ class FindingName(Quantity):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name; a usage error for another one."""
         if value not in self._names():
-            self.fail(f"{value!r} is not one of {', '.join(map(repr, self._names()))}.", param, ctx)
+            from iscsitrace.wording.names import refusal
+
+            kind = f"neither {' nor '.join((*self._others, 'a finding'))}" if self._others else "not a finding"
+            self.fail(refusal(value, kind, self._names(), "iscsitrace docs diagnosis"), param, ctx)
         return value
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

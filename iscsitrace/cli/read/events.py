@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
-from iscsitrace.cli.output import writes_text
+from iscsitrace.cli.options import CaptureInput, as_rows, takes_captures
+from iscsitrace.cli.output import print_csv, writes_text
 from iscsitrace.cli.read.row_filter import among, equal, joined, takes_filter
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show.terminal import show
@@ -14,7 +14,7 @@ from iscsitrace.wording.event_kinds import SEVERITY_OF
 
 @click.command(cls=SectionedCommand, epilog="Example:  iscsitrace events --severity warning --session 0 capture.pcapng")
 @takes_captures
-@as_json
+@as_rows("events")
 @takes_filter("kind == outage || severity >= error")
 @click.option("--session", type=click.IntRange(min=0), metavar="N", help="Short for -Y 'session == N'.")
 @click.option("--lun", type=click.IntRange(min=0), metavar="LUN", help="Short for -Y 'lun == LUN'.")
@@ -38,6 +38,7 @@ from iscsitrace.wording.event_kinds import SEVERITY_OF
 def command(
     capture_input: CaptureInput,
     is_json: bool,
+    is_csv: bool,
     row_filter: str | None,
     session: int | None,
     lun: int | None,
@@ -49,7 +50,8 @@ def command(
     """Show what happened as a log, one line each: connections, logins, errors, aborts, outages, missing packets.
 
     Equal events of one session and LUN that follow one another are one line, with their number and the time of the
-    last. The last line is a Wireshark display filter for the frames shown. --json has every event, each with a filter.
+    last. The last line is a Wireshark display filter for the frames shown. --json (with a filter for each)
+    and --csv have every event.
 
     A filter (-Y) compares columns with values, as Wireshark's display filters do: == != < <= > >= in contains && || !
     and parentheses. `iscsitrace docs tables` lists the columns of the table events.
@@ -72,7 +74,9 @@ def command(
     picked = derived.table(trace, "events")
     if condition:
         picked = picked.select(condition.rows(picked, trace.start_ns))
-    if is_json:
+    if is_csv:
+        print_csv(picked)
+    elif is_json:
         for line in events.json_lines(trace, picked):
             click.echo(line, nl=False)
     else:
