@@ -26,14 +26,13 @@ SLOW_SHARE: Final = 0.5
 """A host that takes more of the time of all commands is what limits them."""
 
 ASYMMETRY: Final = 2.0
-"""A path is asymmetric if one direction surely takes this many times as long as the other."""
-
+"""Packets wait in one direction if it surely takes this many times as long as the other."""
 
 FINDINGS: Final = {
     "lost_between_taps": "Packets passed one tap and never reached the next: the network between them lost them.",
     "capture_lacks_packets": "A tap's capture lacks packets that passed it: the network did not lose them.",
-    "asymmetric_path": f"One direction between two taps surely takes more than {ASYMMETRY:.0f} times as long as the "
-    "other, whatever the clocks' offset.",
+    "queue_between_taps": f"One direction between two taps surely takes more than {ASYMMETRY:.0f} times as long as the "
+    "other, whatever the clocks' offset: more than its least delay, so packets wait in a queue there.",
     "slow_at_target": f"The target takes more than {amounts.percent(SLOW_SHARE)} of the time of a session's commands.",
     "slow_at_initiator": f"The initiator's host takes more than {amounts.percent(SLOW_SHARE)} of the time of a "
     "session's commands.",
@@ -114,7 +113,7 @@ def findings(trace: TappedTrace) -> list[PlaceFinding]:
     names = [tap.name for tap in trace.tap_list]
     found = []
     for near, far, network in zip(names[:-1], names[1:], trace.networks, strict=True):
-        found += [*_lost(network, near, far), *_asymmetric(network, near, far), *_missing(network, near, far)]
+        found += [*_lost(network, near, far), *_queue(network, near, far), *_missing(network, near, far)]
     return [*found, *_slow(verdicts(trace))]
 
 
@@ -141,8 +140,11 @@ def _missing(network: Network, near: str, far: str) -> list[PlaceFinding]:
     return found
 
 
-def _asymmetric(network: Network, near: str, far: str) -> list[PlaceFinding]:
-    """Where even the bounds of the clock leave one direction slower."""
+def _queue(network: Network, near: str, far: str) -> list[PlaceFinding]:
+    """Where even the bounds of the clock leave one direction slower.
+
+    They are as wide as the least round trip between the taps, so that no difference of the least delays is beyond them.
+    """
     out, back = network.to_target.quantile_ns(0.5), network.to_initiator.quantile_ns(0.5)
     if out is None or back is None:
         return []
@@ -153,9 +155,10 @@ def _asymmetric(network: Network, near: str, far: str) -> list[PlaceFinding]:
     ):
         if slow - unsure > ASYMMETRY * (fast + unsure):
             text = (
-                f"packets between {near} and {far} take {_ms(slow)} ms {way} and {_ms(fast)} ms the other way (medians)"
+                f"packets wait in a queue between {near} and {far}: they take {_ms(slow)} ms {way} and {_ms(fast)} ms "
+                "the other way (medians)"
             )
-            return [PlaceFinding("asymmetric_path", "info", "network", text)]
+            return [PlaceFinding("queue_between_taps", "info", "network", text)]
     return []
 
 

@@ -54,7 +54,7 @@ def test_every_heading_of_a_table_has_a_page(heading: str) -> None:
     assert explained.page(heading, PROBLEMS)
 
 
-@pytest.mark.parametrize("name", ["lost_between_taps", "capture_lacks_packets", "asymmetric_path", "slow_at_target"])
+@pytest.mark.parametrize("name", ["lost_between_taps", "capture_lacks_packets", "queue_between_taps", "slow_at_target"])
 def test_findings_of_several_taps_have_a_page(name: str) -> None:
     assert "several taps" in explain(name)[1]
 

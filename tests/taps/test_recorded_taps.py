@@ -82,12 +82,12 @@ def test_losses_have_their_place() -> None:
     assert "to the initiator" in lost[0].text
 
 
-def test_a_queue_in_one_direction_is_an_asymmetric_path() -> None:
-    found = [each.text for each in places.findings(named("34_shared_line")) if each.name == "asymmetric_path"]
+def test_packets_wait_in_one_direction() -> None:
+    found = [each.text for each in places.findings(named("34_shared_line")) if each.name == "queue_between_taps"]
     assert len(found) == 1
     assert "take 102.5 ms to the initiator" in found[0]
 
 
 def test_clocks_that_are_not_compared_show_no_asymmetry() -> None:
     """2 ms out and 12 ms back, in truth: 7 ms and 7 ms would look alike."""
-    assert "asymmetric_path" not in {each.name for each in places.findings(named("19_asymmetric"))}
+    assert "queue_between_taps" not in {each.name for each in places.findings(named("19_asymmetric"))}
