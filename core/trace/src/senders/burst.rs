@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// Packets of one burst follow each other within this time.
 const SPACING_MAX_NS: i64 = 1_000_000;
+/// Hosts answer within a few milliseconds.
+const FAR_NS: i64 = 5_000_000;
 /// Weight of a sample in the usual spacing: one part in this many. So many spacings are a pause.
 const SPACING_SMOOTHING: i64 = 16;
 const SPACINGS: i64 = 3;
@@ -71,6 +73,7 @@ impl Burst {
         Some(Between {
             answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns).max(0),
             is_long_pause: since_ns >= delays.to_sender_ns / LONG_PARTS,
+            is_far: delays.least_ns >= FAR_NS,
             is_pause: since_ns >= SPACINGS * self.spacing_ns,
             is_new: seen.class == SegmentClass::New,
             ..std::mem::take(&mut self.between)

@@ -98,6 +98,9 @@ impl CongestionWindow {
             return self.estimate;
         }
         self.steadiness.hold(stop.flight.pipe);
+        if stop.is_within_pdu && between.is_far {
+            self.steadiness.hold_in_pdu(stop.flight.pipe);
+        }
         self.buffer.note(&stop, self.peaks[0], segment);
         self.peaks[0] = self.peaks[0].max(stop.flight.pipe);
         let estimate = self.peaks[0].max(self.peaks[1]);
@@ -207,6 +210,7 @@ mod tests {
         calm_ns: 1000,
         is_pause: true,
         is_long_pause: true,
+        is_far: true,
         is_new: true,
     };
 

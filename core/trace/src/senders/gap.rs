@@ -194,13 +194,17 @@ impl Gap<'_> {
     /// may have taken its time, but a full socket holds it there, too.
     pub fn may_be_held(&self) -> Option<Held> {
         let may_wait = self.stop.state.owin > 0 && self.length_ns() <= self.rtt_ns;
-        let part = if self.stop.is_within_pdu {
-            (may_wait && !self.is_near).then_some(part::PROPAGATION)
+        let is_released = self.released_by_ack().is_some();
+        let by = |part: u8, needs_queue: bool| Some(Held { part, needs_queue });
+        if self.stop.is_within_pdu {
+            by(part::PROPAGATION, false).filter(|_| may_wait && !self.is_near)
+        } else if self.stop.left_of_burst > 0 {
+            by(part::SEND_BUFFER, false).filter(|_| may_wait || is_released)
         } else {
-            let is_possible = self.stop.left_of_burst > 0 && (may_wait || self.released_by_ack().is_some());
-            is_possible.then_some(part::SEND_BUFFER)
-        };
-        part.map(|part| Held { part, needs_queue: false })
+            // what was asked for before may wait in the socket, and the request of the meantime be for later
+            by(part::SEND_BUFFER, true)
+                .filter(|_| is_released && self.stop.state.owin > 0 && !self.is_all_acknowledged())
+        }
     }
 
     /// The same for a sender that certainly had more to send.

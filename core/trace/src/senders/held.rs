@@ -94,7 +94,8 @@ impl Spans {
             Assumed::Nagle { otherwise } if !has_nagle => otherwise.map(|part| Limited { part, ..span.limited }),
             _ => Some(span.limited),
         };
-        let is_likely = |wait: &Limited| !wait.needs_queue || wait.part == part::RECEIVE_WINDOW;
+        let is_likely =
+            |wait: &Limited| !wait.needs_queue || matches!(wait.part, part::RECEIVE_WINDOW | part::SEND_BUFFER);
         self.spans.iter().filter_map(judged).filter(is_likely)
     }
 

@@ -15,6 +15,8 @@ const ROUNDS: u32 = 2;
 const KEPT_PARTS: (i64, i64) = (9, 10);
 /// So many observations that fit a congestion window come for each that does not.
 const STEADY_MIN: u32 = 3;
+/// For one stop far below an earlier flight there are so many within PDUs that are not.
+const FALLEN_PARTS: u32 = 2;
 /// Fewer stops far below an earlier flight are too few to be sure.
 const FALLEN_MIN: u32 = 8;
 
@@ -29,6 +31,9 @@ pub struct Steadiness {
     /// The same of the stops between the PDUs of bursts, however late an ACK was answered.
     fallen_in_burst: u32,
     steady_in_burst: u32,
+    /// The same of the stops within PDUs, on a path so long that no ACK ends a stop by chance.
+    fallen_in_pdu: u32,
+    steady_in_pdu: u32,
     /// The most in flight before the last loss, until it is known what that changed; the most since its recovery, and the
     /// rounds since then.
     before_loss: Option<i64>,
@@ -57,6 +62,12 @@ impl Steadiness {
     pub fn hold(&mut self, pipe: i64) {
         let count = if pipe * FALL_PARTS < self.most { &mut self.fallen } else { &mut self.steady };
         *count += 1;
+    }
+
+    /// A stop within a PDU, which an ACK from afar ended.
+    pub fn hold_in_pdu(&mut self, pipe: i64) {
+        let is_fallen = pipe * FALL_PARTS < self.most;
+        *(if is_fallen { &mut self.fallen_in_pdu } else { &mut self.steady_in_pdu }) += 1;
     }
 
     /// A stop between the PDUs of a burst, which ACKs ended.
@@ -93,10 +104,12 @@ impl Steadiness {
         self.most = 0;
     }
 
-    /// Whether most stops between the PDUs of bursts are far below an earlier flight: something else than the congestion
-    /// window causes them. TCP, which may pace itself, stops anywhere; a full socket stops a host between PDUs.
+    /// Whether most stops between the PDUs of bursts, or a third of those within PDUs, are far below an earlier flight:
+    /// something else than the congestion window causes them.
     pub fn has_fallen(&self) -> bool {
-        self.fallen_in_burst >= FALLEN_MIN && self.fallen_in_burst > self.steady_in_burst
+        let is_in_burst = self.fallen_in_burst > self.steady_in_burst;
+        let is_in_pdu = self.fallen_in_pdu * FALLEN_PARTS > self.steady_in_pdu;
+        self.fallen_in_burst >= FALLEN_MIN && is_in_burst || self.fallen_in_pdu >= FALLEN_MIN && is_in_pdu
     }
 
     /// Whether the stops can be those of a congestion window.
@@ -152,6 +165,17 @@ mod tests {
             (0..low).for_each(|_| found.hold_in_burst(49));
             (0..high).for_each(|_| found.hold_in_burst(50));
             assert_eq!(found.has_fallen(), has_fallen);
+        }
+    }
+
+    #[test]
+    fn a_third_of_the_stops_within_pdus_far_below_a_flight_is_none_of_a_congestion_window() {
+        for (low, high, has_fallen) in [(8, 15, true), (8, 16, false), (7, 0, false)] {
+            let mut found = Steadiness::default();
+            found.stop(100, false);
+            (0..low).for_each(|_| found.hold_in_pdu(49));
+            (0..high).for_each(|_| found.hold_in_pdu(50));
+            assert_eq!(found.has_fallen(), has_fallen, "{low} of {}", low + high);
         }
     }
 

@@ -58,6 +58,8 @@ pub struct Between {
     pub is_pause: bool,
     /// Whether the pause is long compared with the variation of the delay between tap and sender.
     pub is_long_pause: bool,
+    /// Whether the path takes so much longer than a host that the ACK is no chance.
+    pub is_far: bool,
     /// Whether the next packet carries new data: a retransmission may have become due only now.
     pub is_new: bool,
 }

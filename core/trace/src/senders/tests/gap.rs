@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::senders::ack_clock::InFlight;
-use crate::senders::gap::Gap;
+use crate::senders::gap::{Gap, Held};
 use crate::senders::held::Spans;
 use crate::senders::sender_state::{LastAck, SenderState};
 use crate::senders::stop::Stop;
@@ -485,6 +485,24 @@ fn between_the_pdus_of_a_burst_a_sender_has_more_to_send() {
     let header = |pause: &mut Pause| (pause.next.length, pause.after.owin) = (48, 48);
     assert_eq!(in_burst(header).judge(), cwnd);
     assert_eq!(in_burst(|pause| pause.first.left_of_burst = 0).judge(), (REQUEST, None));
+}
+
+#[test]
+fn a_full_socket_may_hold_what_was_asked_for_before_the_request_of_the_pause() {
+    let between = |change: fn(&mut Pause)| {
+        let pause = in_burst(|pause| {
+            (pause.first.left_of_burst, pause.after.owin) = (0, 3000);
+            change(pause);
+        });
+        let stop = pause.stop();
+        pause.gap(&stop).may_be_held()
+    };
+    let held = Some(Held { part: part::SEND_BUFFER, needs_queue: true });
+    assert_eq!(between(|_| ()), held);
+    // nothing in flight, an ACK that let nothing out, or all acknowledged
+    assert_eq!(between(|pause| pause.before.owin = 0), None);
+    assert_eq!(between(|pause| pause.after.last_ack = None), None);
+    assert_eq!(between(|pause| pause.after.owin = 1000), None);
 }
 
 #[test]
