@@ -107,7 +107,7 @@ def _alignment(history: History) -> Observation | None:
     worst = max(found, key=lambda each: each.count)
     own = worst.cycles.select(worst.is_unaligned)
     text = (
-        f"{worst.count} of {wording.count(len(worst.is_unaligned), 'read or write', 'reads and writes')} of LUN "
+        f"{worst.count:,} of {wording.count(len(worst.is_unaligned), 'read or write', 'reads and writes')} of LUN "
         f"{worst.lun} are unaligned: they begin or end inside a physical block of {wording.size(worst.physical_bytes)}"
     )
     extra = worst.extra_ns()

@@ -149,10 +149,10 @@ def _retried(outcome: Outcome, *, is_final: bool) -> str:
     if recovered == count:
         return f"{'The retry' if count == 1 else 'Each retry'} succeeded{over}."
     if not is_final:
-        return f"{recovered or 'None'} of {count} succeeded on retry in this capture{over}."
+        return f"{f'{recovered:,}' if recovered else 'None'} of {count:,} succeeded on retry in this capture{over}."
     if not recovered:
         return f"No retry succeeded: {'this is an I/O error' if count == 1 else 'these are I/O errors'}."
-    return f"{recovered} of {count} succeeded on retry{over}. The others are I/O errors."
+    return f"{recovered:,} of {count:,} succeeded on retry{over}. The others are I/O errors."
 
 
 def _noise(found: Statuses) -> list[str]:
@@ -162,7 +162,7 @@ def _noise(found: Statuses) -> list[str]:
         return []
     if count == 1:
         return ["1 more CHECK CONDITION is normal: it refused an optional command or reported an event."]
-    return [f"{count} more CHECK CONDITIONs are normal: they refused optional commands or reported events."]
+    return [f"{count:,} more CHECK CONDITIONs are normal: they refused optional commands or reported events."]
 
 
 def _advice(groups: Sequence[StatusGroup]) -> tuple[Advice, ...]:

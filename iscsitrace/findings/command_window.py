@@ -135,7 +135,7 @@ def _closed(case: Case) -> Observation:
     start_ns = min(row["time_first_ns"] for row in subject.connections)
     return Observation(
         "".join(f"{breaches.sentence_of(each, start_ns)} " for each in wrong)
-        + f"{int(found.waited.sum())} of {len(found.commands)} commands waited until the target accepted more "
+        + f"{int(found.waited.sum()):,} of {len(found.commands):,} commands waited until the target accepted more "
         f"(MaxCmdSN). At most {outstanding} were in flight.",
         [
             *(frame for each in wrong for frame in each.frames[:1]),

@@ -65,7 +65,9 @@ def _lost(history: History) -> Observation | None:
     without = [f"{capital(wording.count(worst.in_flight, 'command'))} had no status."] if worst.in_flight else []
     if worst.failover:
         over = worst.failover
-        them = "it" if worst.in_flight == over.count == 1 else f"{over.count} of them" if worst.in_flight > 1 else "it"
+        them = (
+            "it" if worst.in_flight == over.count == 1 else f"{over.count:,} of them" if worst.in_flight > 1 else "it"
+        )
         parts += without
         parts.append(
             f"The initiator reissued {them} over another path ({over.label}); the last completed "
@@ -217,7 +219,7 @@ def _how_long(history: History, found: Sequence[Loss], worst: Loss) -> str:
     connection = f"{'its' if len({each.session for each in found}) == 1 else 'their'} connection"
     if len(found) == 1:
         return f"{connection} {when}"
-    return f"{connection} {len(found)} times, the {'longest' if worst.until_ns > worst.from_ns else 'first'} {when}"
+    return f"{connection} {len(found):,} times, the {'longest' if worst.until_ns > worst.from_ns else 'first'} {when}"
 
 
 def _lost_in_part(history: History) -> Observation | None:
@@ -229,7 +231,7 @@ def _lost_in_part(history: History) -> Observation | None:
     spans = tuple((each.end.at_ns, each.until_ns) for each in found)
     cost_ns = covered_ns(spans)
     number = f"connection {worst.connection}" + ("" if worst.cid is None else f" (CID {worst.cid})")
-    times = f"; it lost connections {len(found)} times in total" if len(found) > 1 else ""
+    times = f"; it lost connections {len(found):,} times in total" if len(found) > 1 else ""
     others = wording.count(worst.left, "other connection") if worst.left else "a new connection"
     fact = f"session {worst.session} lost {number} and continued on {others}{times}"
     story = " ".join(

@@ -200,7 +200,7 @@ def _of_call(call: system_calls.SystemCall) -> str:
     more = " + ..." if len(call.pieces) > 6 else ""
     order = "issued together" if call.is_at_once else "issued one after another"
     return (
-        f"The kernel seems to split system calls of {wording.size(call.bytes)} into {len(call.pieces)} commands "
+        f"The kernel seems to split system calls of {wording.size(call.bytes)} into {len(call.pieces):,} commands "
         f"({pieces}{more}), {order}."
     )
 

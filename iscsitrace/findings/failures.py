@@ -180,7 +180,7 @@ def _aborts(case: Case) -> Observation | None:
     frames = frames_in(requests, np.arange(len(requests)), "request_frame", "response_frame")
     about = requests.raw("referenced_cycle")[known(requests, "referenced_cycle")]
     commands = frames_in(subject.cycles, np.flatnonzero(np.isin(subject.cycles.raw("cycle"), about)), "command_frame")
-    functions = ", ".join(f"{count} {name}" for name, count in Counter(requests["function_text"].tolist()).items())
+    functions = ", ".join(f"{count:,} {name}" for name, count in Counter(requests["function_text"].tolist()).items())
     times = [
         (row["request_ns"], row["response_ns"] or row["request_ns"]) for row in requests.rows() if row["request_ns"]
     ]

@@ -209,7 +209,7 @@ def _think_time(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("initiator_think")
     return Observation(
-        f"The initiator paused {len(waits.lengths)} times between I/Os, typically for "
+        f"The initiator paused {len(waits.lengths):,} times between I/Os, typically for "
         f"{wording.time(float(np.median(waits.lengths)))}.",
         frames_in(subject.cycles, subject.next_rows(waits.longest()), "command_frame"),
     )

@@ -86,7 +86,7 @@ def _failed(history: History) -> Observation | None:
     if len(found) == 1:
         what = f"the login of {_sessions(names)} {_where(found[0])} failed at {first}"
     else:
-        what = f"{len(found)} logins of {_sessions(names)} {_where(found[0])} failed from {first} to {last}"
+        what = f"{len(found):,} logins of {_sessions(names)} {_where(found[0])} failed from {first} to {last}"
     why = "; ".join(
         reason if len(reasons) == 1 else f"{wording.count(count, 'time')} {reason}"
         for reason, count in reasons.most_common()
@@ -133,7 +133,7 @@ def _pings(history: History, found: Sequence[Attempt]) -> Unanswered | None:
 def _of_pings(pings: Unanswered | None) -> str:
     if pings is None:
         return ""
-    return f"The target pinged the initiator {pings.count} times meanwhile (ICMP echo requests) and had no answer."
+    return f"The target pinged the initiator {pings.count:,} times meanwhile (ICMP echo requests) and had no answer."
 
 
 def _side(found: Sequence[Attempt]) -> str | None:

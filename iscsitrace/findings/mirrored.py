@@ -46,7 +46,7 @@ def _in_words(account: Account) -> str:
     writes = wording.count(account.known_count, "write")
     return (
         f"{capital(account.name)} whose writes wait for {far.label}: for {wording.time(far.alone_ns)} it alone had "
-        f"writes in flight{cause}. It acknowledged {far.last_count} of {writes} last, typically "
+        f"writes in flight{cause}. It acknowledged {far.last_count:,} of {writes} last, typically "
         f"{wording.time(account.skews['p50'] or 0)} after the first side, at most "
         f"{wording.time(account.skews['max'] or 0)}.{doubt}"
     )

@@ -81,7 +81,7 @@ def _outages(history: History) -> Observation | None:
     when = f"from {wording.seconds(longest.from_ns - start)} to {wording.seconds(longest.to_ns - start)}"
     if len(found) > 1:
         text = (
-            f"{label} had no I/O {len(found)} times, {wording.time(total_ns)} in total; the longest lasted "
+            f"{label} had no I/O {len(found):,} times, {wording.time(total_ns)} in total; the longest lasted "
             f"{wording.time(longest.length_ns)}, {when}"
         )
     else:

@@ -80,7 +80,7 @@ def _pattern(subject: Session, found: Outliers) -> str:
             return f"most of them {name.format(('reads', 'writes')[int(most)] if column == 'is_write' else most)}"
     if len(begins) == len(found.row):
         return ""
-    return "in one stall" if len(begins) == 1 else f"in {len(begins)} stalls"
+    return "in one stall" if len(begins) == 1 else f"in {len(begins):,} stalls"
 
 
 def _step(steps: Array, share: float) -> int:

@@ -157,7 +157,7 @@ def _together(job: Job) -> str:
     """The evenness of the job, and why its slowest stream is slow."""
     slowest = job.slowest
     said = (
-        f"{len(job.streams)} connections worked in parallel (Jain's fairness index {job.jain:.2f}): the last one "
+        f"{len(job.streams):,} connections worked in parallel (Jain's fairness index {job.jain:.2f}): the last one "
         f"finished {wording.time(job.first_to_last_ns)} after the first and ran alone for "
         f"{wording.percent(job.alone_share)} of the time"
     )

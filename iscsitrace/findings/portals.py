@@ -132,7 +132,7 @@ def _of_absent(history: History, found: Sequence[_Absent]) -> Observation:
     local = [place for place in worst.others if _is_link_local(place[0])]
     sentences = [
         f"The target lists {'portals that do' if len(found) > 1 else 'a portal that does'} not answer: {named}.",
-        f"Initiator {asker} sent {asked.count} {requests} for {worst.portal[0]} in {wording.time(lasted_ns)}, from "
+        f"Initiator {asker} sent {asked.count:,} {requests} for {worst.portal[0]} in {wording.time(lasted_ns)}, from "
         f"{history.since_start(asked.from_ns)} on; none had an answer, so no SYN followed.",
         f"The list also has {written(*local[0])}, a link-local address." if local else "",
         f"It reached {written(*reached[0])}." if reached else "",

@@ -109,7 +109,7 @@ def _seen(history: History, found: Sequence[Takeover]) -> Observation:
     cost_ns, spans = _covered(tuple(span for own in out.values() for span in own))
     times = [(host, wording.time(covered_ns(own))) for host, own in out.items()]
     text = (
-        f"{who} with the same InitiatorName {names['initiator_name']} and ISID {names['isid']}: {len(found)} times "
+        f"{who} with the same InitiatorName {names['initiator_name']} and ISID {names['isid']}: {len(found):,} times "
         f"from {first} to {last} a login of one ended the healthy session of the other."
     )
     if times:
@@ -174,9 +174,9 @@ def _suspected(history: History) -> Observation | None:
     numbers = listed(dict.fromkeys(tsih for _, before, after in found for tsih in (before, after)))
     text = (
         f"a second host may use the InitiatorName {names['initiator_name']} and ISID {names['isid']} of "
-        f"{history.label}: the target closed a healthy connection {len(found)} times, accepted the next login at once, "
-        f"and had assigned other TSIHs in between (here: {numbers}). This capture shows only one host. A capture at "
-        "the target shows the other one, too."
+        f"{history.label}: the target closed a healthy connection {len(found):,} times, accepted the next login at "
+        f"once, and had assigned other TSIHs in between (here: {numbers}). This capture shows only one host. A capture "
+        "at the target shows the other one, too."
     )
     return Observation(
         capital(text),

@@ -138,7 +138,7 @@ def _operation(case: Case) -> Observation | None:
 def _held(worst: _SlowOperation) -> str:
     if not len(worst.held):
         return "and none had to wait for it"
-    return f"but {len(worst.held)} issued meanwhile took up to {wording.time(float(worst.held.max()))}"
+    return f"but {len(worst.held):,} issued meanwhile took up to {wording.time(float(worst.held.max()))}"
 
 
 def _slow(subject: Session, timed: _Timed, which: Array, is_io: Array) -> _SlowOperation | None:

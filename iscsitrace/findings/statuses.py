@@ -126,7 +126,7 @@ class StatusGroup:
         """``4 of 160 READ commands to LUN 0``."""
         where = "" if self.lun is None else f" to LUN {self.lun}"
         whole = len(self.same)
-        count = f"{len(self.rows)} of {whole}" if whole > 1 else "the only"
+        count = f"{len(self.rows):,} of {whole:,}" if whole > 1 else "the only"
         words = (count, self.operation, "command" if whole == 1 else "commands")
         return f"{' '.join(filter(None, words))}{where}"
 
@@ -277,7 +277,7 @@ def in_words(cycles: Table) -> str:
     counts = Counter(spoken(name) for name in cycles["operation"].tolist()).most_common()
     # a snaplen may cut off all operations, or those of some commands
     unknown = "unknown" if len(counts) > 1 else ""
-    words = [f"{count} {name or unknown}".rstrip() for name, count in counts]
+    words = [f"{count:,} {name or unknown}".rstrip() for name, count in counts]
     listed = " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
     return f"{listed} {'command' if len(cycles) == 1 else 'commands'}"
 

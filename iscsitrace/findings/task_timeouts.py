@@ -216,7 +216,7 @@ def _timeouts(history: History) -> Observation | None:
     stuck = cycles.select(np.unique(np.concatenate([each.about for each in worst.requests])))
     luns = tuple(np.unique(stuck.raw("lun")[known(stuck, "lun")]).tolist())
     where = f" to LUN {listed(luns)}" if luns else ""
-    times = f" (the longest of {len(found)} time-outs)" if len(found) > 1 else ""
+    times = f" (the longest of {len(found):,} time-outs)" if len(found) > 1 else ""
     text = (
         f"{history.label}: {in_words(stuck)}{where} had no answer for {wording.time(worst.longest_ns)}, "
         f"from {history.since_start(worst.from_ns)} on{times}"

@@ -227,7 +227,7 @@ def _restarts(case: Case) -> Observation:
     row = _row(subject, _limited)
     times = row["restart_after_idle_count"]
     return Observation(
-        f"The {_sender(row)}'s TCP went back to slow start {times} times after idle periods.",
+        f"The {_sender(row)}'s TCP went back to slow start {times:,} times after idle periods.",
         subject.evidence(subject.stretches("congestion_window")),
     )
 

@@ -79,7 +79,7 @@ def _shorter(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _doubts(found: Mapping[str, Any], dropped_count: int) -> Iterator[str]:
     if dropped_count:
-        yield f"{dropped_count} packets were dropped during the measurement: they are not included"
+        yield f"{dropped_count:,} packets were dropped during the measurement: they are not included"
     if found["cut_packet_count"]:
         yield f"{found['cut_packet_count']} packets were already truncated: headers beyond that are not included"
     if found["unexplained_bytes"]:

@@ -96,10 +96,10 @@ def _with_tshark(comparison: Comparison) -> Section:
         for each in comparison.differences
     ]
     line = (
-        f"PDUs: iscsitrace {comparison.our_pdu_count}, tshark {comparison.tshark_pdu_count} "
-        f"({comparison.tshark_pdu_count_in_order_of_arrival} without out-of-order reassembly), "
-        f"equal {comparison.matched_pdu_count}; differences: {len(comparison.differences)}, "
-        f"unexplained: {len(comparison.unexplained)}"
+        f"PDUs: iscsitrace {comparison.our_pdu_count:,}, tshark {comparison.tshark_pdu_count:,} "
+        f"({comparison.tshark_pdu_count_in_order_of_arrival:,} without out-of-order reassembly), "
+        f"equal {comparison.matched_pdu_count:,}; differences: {len(comparison.differences):,}, "
+        f"unexplained: {len(comparison.unexplained):,}"
     )
     return Section(f"Comparison with {comparison.tshark_version}", (line, *_grids(columns, rows)))
 
@@ -108,8 +108,9 @@ def _with_truth(agreement: Agreement) -> Section:
     columns = ("stream", "subject", "difference")
     rows = [(each.connection, each.subject, each.text) for each in agreement.differences]
     line = (
-        f"compared: {agreement.cycle_count} commands with {agreement.value_count} values, {agreement.parameter_count} "
-        f"parameters, losses of {agreement.loss_count} senders; differences: {len(agreement.differences)}"
+        f"compared: {agreement.cycle_count:,} commands with {agreement.value_count:,} values, "
+        f"{agreement.parameter_count:,} parameters, losses of {agreement.loss_count:,} senders; "
+        f"differences: {len(agreement.differences):,}"
     )
     tap = f", captured at the {agreement.tap}" if agreement.tap else ""
     blocks: tuple[Block, ...] = (line, *_host_times(agreement.host_times_ns), *_grids(columns, rows))

@@ -97,7 +97,7 @@ def _leg_line(row: dict[str, Any], legs: dict[str, Any], latency: str, start_ns:
 
 def unranked(count: int) -> str:
     """The number of commands that ``--top`` leaves out."""
-    return f"commands of unknown latency (packets missing from the capture): {count}; --incomplete lists them"
+    return f"commands of unknown latency (packets missing from the capture): {count:,}; --incomplete lists them"
 
 
 def _line(row: dict[str, Any], latency: str, start_ns: int) -> tuple[object, ...]:

@@ -183,7 +183,7 @@ def _figures(a: Side, b: Side) -> Section:
         ("pace (bytes / I/O time)", lambda side: text(side.pace_bytes_per_s, amounts.rate)),
         (
             "I/O sizes",
-            lambda side: ", ".join(f"{count} of {cells.size(size)}" for size, count in side.block_sizes.items()),
+            lambda side: ", ".join(f"{count:,} of {cells.size(size)}" for size, count in side.block_sizes.items()),
         ),
         ("queue depth", lambda side: side.queue_depth),
         ("connections", lambda side: side.connection_count),
@@ -191,7 +191,7 @@ def _figures(a: Side, b: Side) -> Section:
         ("line rate", lambda side: text(side.line_bytes_per_s, amounts.rate)),
         ("largest receive window", lambda side: text(side.window_bytes, amounts.about)),
         ("losses", lambda side: side.loss_count),
-        ("retransmissions", lambda side: f"{side.retransmitted_packet_count} of {side.packet_count} packets"),
+        ("retransmissions", lambda side: f"{side.retransmitted_packet_count:,} of {side.packet_count:,} packets"),
     ]
     rows: list[tuple[object, ...]] = [(label, form(a), form(b)) for label, form in figures]
     rows += [

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from iscsitrace.show.document import Grid, Section, table
 from iscsitrace.wording import cells
+from iscsitrace.wording.amounts import count
 
 if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
@@ -44,11 +45,11 @@ def sections_of_places(document: Mapping[str, Any]) -> Iterator[Section]:
 def section(inputs: Iterable[Mapping[str, Any]], read_count: int | None = None) -> Section:
     """One line per capture; and how many packets of them were read, where a filter or a time left out some."""
     every = [*inputs]
-    count = sum(source["packet_count"] for source in every)
-    if read_count is None or read_count >= count:
+    whole = sum(source["packet_count"] for source in every)
+    if read_count is None or read_count >= whole:
         return Section("", lines(every))
     counted = "times and frame numbers count from the start of the capture"
-    return Section("", (*lines(every), f"{read_count} of these {count} packets read; {counted}"))
+    return Section("", (*lines(every), f"{read_count:,} of these {whole:,} packets read; {counted}"))
 
 
 def zero_of_times(trace: Trace) -> str:
@@ -68,13 +69,13 @@ def _line(source: Mapping[str, Any]) -> str:
     span = cells.seconds(last - first) if first is not None and last is not None else cells.NOTHING
     cut = ", truncated at its end" if source.get("is_cut_short") else ""
     return (
-        f"{source.get('name')}: {source.get('format')}, {source.get('packet_count')} packets, "
+        f"{source.get('name')}: {source.get('format')}, {count(source.get('packet_count') or 0, 'packet')}, "
         f"{span} s from {cells.date(first)}{cut}"
     )
 
 
-def coverage(parts: Iterable[Mapping[str, Any]], count: int = 0) -> Grid:
-    """Coverage of each connection and direction, the total last; with a note on how many of ``count`` are omitted."""
+def coverage(parts: Iterable[Mapping[str, Any]], total: int = 0) -> Grid:
+    """Coverage of each connection and direction, the total last; with a note on how many of ``total`` are omitted."""
     columns = ("stream", "direction", "stream bytes", "decoded %", "captured %", "PDUs", "missing PDUs", "PDUs %")
     rows = [
         (
@@ -90,7 +91,7 @@ def coverage(parts: Iterable[Mapping[str, Any]], count: int = 0) -> Grid:
         for part in parts
     ]
     caption = "Coverage: decoded and captured shares of the TCP stream bytes"
-    return table(columns, rows, caption, count=count)
+    return table(columns, rows, caption, count=total)
 
 
 def counters(entries: Iterable[Mapping[str, Any]], caption: str = "Capture health") -> Grid:

@@ -41,7 +41,7 @@ def sections(
         yield Section("", ("no mirror: no two sessions of one host carried the same writes at the same time",))
         return
     blocks = [block for number, account in enumerate(accounts) for block in of_account(number, account)]
-    title = f"Mirrored writes, {len(mirrored)} of {count}: time in s after the first packet, other times in ms"
+    title = f"Mirrored writes, {len(mirrored):,} of {count:,}: time in s after the first packet, other times in ms"
     yield Section("", (*blocks, writes(trace, mirrored, sides, title)))
     if has_filter:
         rows = (
@@ -56,7 +56,7 @@ def of_account(number: int, account: Account) -> Iterator[Block]:
     far = account.farthest
     because = f", mostly because {WORDS[far.cause]}" if far.cause else ""
     yield (
-        f"Its writes wait for {far.label}, which finishes last in {far.last_count} of "
+        f"Its writes wait for {far.label}, which finishes last in {far.last_count:,} of "
         f"{amounts.count(account.known_count, 'write')}{because}."
     )
     half, most = (amounts.time(account.skews[name] or 0) for name in ("p50", "max"))
@@ -68,7 +68,7 @@ def of_account(number: int, account: Account) -> Iterator[Block]:
         yield sentence(account.doubt)
     skews = ", ".join(f"{name} {cells.milliseconds(account.skews[name])}" for name in ("p50", "p95", "max"))
     of = amounts.part_of(account.skews["n"] or 0, len(account.found), "writes", "have no status")
-    line = f"{len(account.found)} mirrored writes, {cells.megabytes(account.bytes)} MB; skew ms: {skews}"
+    line = f"{len(account.found):,} mirrored writes, {cells.megabytes(account.bytes)} MB; skew ms: {skews}"
     yield line + (f" ({of})" if of else "")
     columns = ("side", "sessions", "target", "LUN", "finished last", "alone in flight ms", "main cause")
     rows = [

@@ -62,7 +62,7 @@ def sections(
 def blocks(result: Fit, points: Iterable[Block] = (), missing: Sequence[str] = ()) -> Iterator[Block]:
     """The parameters, the parts of k, the points with their residuals, and what was left out."""
     count = amounts.count(len(result.points), "point")
-    yield parameters(result, f"period = k * d + s + B / C, from {result.cycles_used} commands at {count}")
+    yield parameters(result, f"period = k * d + s + B / C, from {result.cycles_used:,} commands at {count}")
     yield "low to high: 95 % confidence interval"
     yield f"scatter of the period from run to run: {amounts.percent(result.scatter)}"
     rows = [(leg.name, f"{leg.delays:.2f}", leg.meaning) for leg in result.legs]

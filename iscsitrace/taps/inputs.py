@@ -169,7 +169,7 @@ def _as_one(sources: Sequence[str], wanted: set[str], options: Mapping[str, Any]
     trace = read(*sources, tables=wanted, **options)  # tables of taps are refused here
     if len(sources) == 1:
         return Inputs(trace, ())
-    return Inputs(trace, (f"{len(sources)} captures read as parts of one, in the order given",))
+    return Inputs(trace, (f"{len(sources):,} captures read as parts of one, in the order given",))
 
 
 def _sides(sources: Sequence[str], traces: Sequence[Trace], pairs: Pairs) -> tuple[list[str], list[str]]:
@@ -204,7 +204,7 @@ def _of_taps(trace: TappedTrace) -> Inputs:
             known = f"clock offset {far.name} - {near.name}: {offset} +- {half} ms"
             if clock.steps_ns:
                 known += f", set {len(clock.steps_ns)} times"
-        lines.append(f"{known}; {network.command_count} commands in both captures")
+        lines.append(f"{known}; {network.command_count:,} commands in both captures")
     if trace.whole.is_translated:
         lines.append("addresses differ between the taps (NAT or a proxy)")
     return Inputs(trace, tuple(lines))

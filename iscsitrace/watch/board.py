@@ -91,7 +91,7 @@ def _head(report: Report, choice: Choice, width: int) -> list[Text]:
     head = Text()
     head.append(f"{choice.source} ", style="bold")
     head.append(f" {state} ", style=CHOSEN if choice.is_paused else "bold")
-    head.append(f" {clock(report.to_ns)}  {length_s:.3g} s  {report.packet_count} packets")
+    head.append(f" {clock(report.to_ns)}  {length_s:.3g} s  {report.packet_count:,} packets")
     pace = report.pace
     head.append(f"  lag {pace.lag_ns / 1e9:.1f} s", style=BAD if pace.lag_ns > 1e9 else "")
     lines = [head]

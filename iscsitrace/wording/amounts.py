@@ -10,11 +10,11 @@ _TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
 
 
 def size(amount: float) -> str:
-    """``128 KiB``, ``127.5 KiB``; ``500000 bytes`` where no unit gives a short number."""
+    """``128 KiB``, ``127.5 KiB``; ``500,000 bytes`` where no unit gives a short number."""
     for unit, name in _SIZES:
         if amount >= unit and amount * 8 % unit == 0:
             return f"{amount / unit:.3f}".rstrip("0").rstrip(".") + f" {name}"
-    return f"{amount:.0f} bytes"
+    return f"{amount:,.0f} bytes"
 
 
 def about(amount: float) -> str:
@@ -22,7 +22,7 @@ def about(amount: float) -> str:
     for unit, name in _SIZES:
         if amount >= 10 * unit:
             return f"{amount / unit:.0f} {name}"
-    return f"{amount:.0f} bytes"
+    return f"{amount:,.0f} bytes"
 
 
 def time(amount_ns: float) -> str:
@@ -64,8 +64,8 @@ def rate(bytes_per_s: float) -> str:
 
 
 def count(amount: int, word: str, plural: str | None = None) -> str:
-    """``1 command``, ``3 commands``, ``2 losses``."""
-    return f"{amount} {word if amount == 1 else plural or word + 's'}"
+    """``1 command``, ``3 commands``, ``2 losses``, ``1,234 packets``."""
+    return f"{amount:,} {word if amount == 1 else plural or word + 's'}"
 
 
 def times(amount: int) -> str:

@@ -200,7 +200,9 @@ def test_summary(capture: Path) -> None:
     first = shown.splitlines()[0]
     (source,) = document["input"]
     span = Decimal(source["time_last_ns"] - source["time_first_ns"]) / 10**9
-    assert first.startswith(f"{capture}: pcapng, {source['packet_count']} packets, {span:.6f} s from 2023-11-14T22:13")
+    assert first.startswith(
+        f"{capture}: pcapng, {source['packet_count']:,} packets, {span:.6f} s from 2023-11-14T22:13"
+    )
     check_table(shown, SESSIONS, document["sessions"])
     check_table(shown, CONNECTIONS, document["connections"])
     keys: dict[tuple[str, str], list[str]] = {}
@@ -298,8 +300,11 @@ def test_check(late: Path, runs: Runs) -> None:
     truth = capture.with_name("truth.json")
     found = json_of("check", "--truth", truth, capture)["against_truth"]
     names = ("cycle_count", "value_count", "parameter_count", "loss_count")
-    line = r"compared: (\d+) commands with (\d+) values, (\d+) parameters, losses of (\d+) senders; differences: (\d+)"
-    assert amounts(printed("check", "--truth", truth, capture), line) == (*(str(found[name]) for name in names), "0")
+    line = (
+        r"compared: ([\d,]+) commands with ([\d,]+) values, ([\d,]+) parameters, losses of ([\d,]+) senders; "
+        r"differences: (\d+)"
+    )
+    assert amounts(printed("check", "--truth", truth, capture), line) == (*(f"{found[name]:,}" for name in names), "0")
     # another run: 64 blocks too, in another order
     other = runs(MIXED.replace("--seed 3", "--seed 4")).folder / "truth.json"
     wrong = json_of("check", "--truth", other, capture, exit_code=1)["against_truth"]["differences"]
@@ -515,7 +520,7 @@ def check_sides(shown: str, a: dict[str, Any], b: dict[str, Any]) -> None:
         for cell, side in zip(rows.pop(heading), (a, b), strict=True):
             assert shows(cell, side, path), (heading, cell)
     assert rows.pop("operation") == (a["operation"], b["operation"])
-    again = [f"{side['retransmitted_packet_count']} of {side['packet_count']} packets" for side in (a, b)]
+    again = [f"{side['retransmitted_packet_count']:,} of {side['packet_count']:,} packets" for side in (a, b)]
     assert rows.pop("retransmissions") == tuple(again)
     assert rows.pop("I/O sizes") == ("64 of 64K", "32 of 128K")
     assert rows == {}

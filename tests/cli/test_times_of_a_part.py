@@ -58,7 +58,7 @@ def test_a_filter_means_the_times_that_are_shown() -> None:
 def test_sentences_have_the_same_times_and_the_header_says_what_was_read(relative: dict[int, float]) -> None:
     whole, part = (shown("diagnose", *options).splitlines() for options in ((), PART))
     read = sum(time >= 0.5 for time in relative.values())
-    assert part[1].startswith(f"{read} of these {len(relative)} packets read; ")
+    assert part[1].startswith(f"{read:,} of these {len(relative):,} packets read; ")
     assert not any("packets read" in line for line in whole)
     assert part[3] == whole[2]
     assert " from 1.09 s to 14.10 s" in whole[2]

@@ -173,7 +173,7 @@ def test_one_of_two_connections_has_a_diagnosis_of_its_own() -> None:
 
 def test_amounts_in_words() -> None:
     assert [wording.size(each) for each in (512, 130_560, 131_072, 500_000, 1 << 20)] == [
-        *("512 bytes", "127.5 KiB", "128 KiB", "500000 bytes", "1 MiB"),
+        *("512 bytes", "127.5 KiB", "128 KiB", "500,000 bytes", "1 MiB"),
     ]
     assert [wording.time(each) for each in (999, 1_500, 8 * MS, 2_100 * MS)] == ["999 ns", "2 µs", "8.0 ms", "2.1 s"]
     assert [wording.percent(each) for each in (0.784, 0.0042, 1.0)] == ["78 %", "0.42 %", "100 %"]

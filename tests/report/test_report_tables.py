@@ -286,7 +286,7 @@ def test_health_and_making(mixed: tuple[Path, Tables], tmp_path: Path) -> None:
     assert "The capture is incomplete: capture_gap" in plain(shown)
     (source,) = document["input"]
     span_ns = source["time_last_ns"] - source["time_first_ns"]
-    line = f"{source['packet_count']} packets, {span_ns / 1e9:.6f} s from 2023-11-14T22:13:20.000000000Z"
+    line = f"{source['packet_count']:,} packets, {span_ns / 1e9:.6f} s from 2023-11-14T22:13:20.000000000Z"
     assert f"\n{capture}: pcapng, {line}\n" in plain(shown)
     count = f"{len(records) - 1:,}"
     assert f"from {count} packets ({count} TCP)." in shown

@@ -152,9 +152,9 @@ def test_the_input_and_the_options_that_were_given() -> None:
     )  # fmt: skip
     found = _making(made)
     assert found.lines[:5] == (
-        "a.pcap: pcap, 1234 packets, 2.000005 s from 1970-01-01T00:00:01.000000000Z, truncated at its end",
-        "a.pcap: pcap, 1234 packets, - s from -",
-        "a.pcap: pcap, 1234 packets, - s from 1970-01-01T00:00:01.000000000Z",
+        "a.pcap: pcap, 1,234 packets, 2.000005 s from 1970-01-01T00:00:01.000000000Z, truncated at its end",
+        "a.pcap: pcap, 1,234 packets, - s from -",
+        "a.pcap: pcap, 1,234 packets, - s from 1970-01-01T00:00:01.000000000Z",
         "iscsitrace 1.2, schema 7, from 1,235 packets (1,000 TCP).", "Options: packet_limit: 5; capture_filter: tcp.",
     )  # fmt: skip
     made.provenance["options"] = {"tables": ["pdus"]}

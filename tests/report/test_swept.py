@@ -44,7 +44,7 @@ def test_the_result_is_the_span_and_the_error_of_the_model() -> None:
     assert facts(found)["idle"] == f"{idle[0]:.0f} to {idle[1]:.0f} %"
     assert facts(found)["k"] == "2.00"
     assert [section.title for section in found.sections] == ["Points", "Model", "How this was made"]
-    assert found.sections[-1].lines[0] == "0.pcap: pcap, 1234 packets, - s from 2023-11-14T22:13:20.000000000Z"
+    assert found.sections[-1].lines[0] == "0.pcap: pcap, 1,234 packets, - s from 2023-11-14T22:13:20.000000000Z"
 
 
 def test_one_idle_share_is_no_range() -> None:

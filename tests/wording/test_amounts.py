@@ -46,6 +46,12 @@ def test_the_parts_are_those_of_the_tables_and_differ_in_name_letter_and_look() 
         assert len(seen) == len(PARTS)
 
 
+def test_counts_in_sentences_have_their_thousands_apart() -> None:
+    assert amounts.count(1, "row") == "1 row"
+    assert amounts.count(4686, "packet") == "4,686 packets"
+    assert amounts.size(500_000) == "500,000 bytes"
+
+
 def test_text_from_a_capture_cannot_control_a_terminal_or_fill_a_page() -> None:
     assert cells.text("a\x1b[31mb\u202ec") == "a\\x1b[31mb\\u202ec"
     assert cells.short("x" * 161) == "x" * 157 + "..."

@@ -11,6 +11,7 @@ from iscsitrace.cli.options import CaptureInput, takes_captures
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
 from iscsitrace.show.line import say
+from iscsitrace.wording import amounts
 
 
 @click.command(
@@ -130,7 +131,7 @@ def _export_tables(
     if names is None and trace.is_tapped:
         chosen = [*chosen, *TAPPED_TABLES]
     for path in export(trace, directory, file_format, chosen, force, is_neutral=is_neutral):
-        say(f"{path}: {trace.row_count(path.stem)} rows")
+        say(f"{path}: {amounts.count(trace.row_count(path.stem), 'row')}")
 
 
 def _export_bounded(capture_input: CaptureInput, directory: str, chosen: list[str], force: bool) -> None:
@@ -141,7 +142,7 @@ def _export_bounded(capture_input: CaptureInput, directory: str, chosen: list[st
     with capture_input.watched("cut the captures into smaller files, such as by editcap -c 1000000") as watch:
         counts = export_bounded(sources, directory, chosen, force, watch=watch)
     for path, count in counts.items():
-        say(f"{path}: {count} rows")
+        say(f"{path}: {amounts.count(count, 'row')}")
 
 
 def _export_perfetto(capture_input: CaptureInput, path: Path, *, has_packets: bool, is_forced: bool) -> None:
@@ -153,7 +154,7 @@ def _export_perfetto(capture_input: CaptureInput, path: Path, *, has_packets: bo
     trace = capture_input.read(perfetto.needed(), written=[path.parent])
     with output_file.written_aside(path) as partial, partial.open("wb") as stream:
         count = perfetto.write(trace, stream, has_packets=has_packets)
-    say(f"{path}: {count} packets for ui.perfetto.dev")
+    say(f"{path}: {count:,} packets for ui.perfetto.dev")
 
 
 def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: bool) -> None:
@@ -172,7 +173,7 @@ def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: 
         raise InputInvalid(f"{capture} grew while it was read: a sidecar needs a complete capture")
     with output_file.folder(path.parent), output_file.written_aside(path) as partial, partial.open("wb") as stream:
         count = sidecar.write(trace, stream, size)
-    say(f"{path}: {count} frames")
+    say(f"{path}: {count:,} frames")
 
 
 def _export_annotated(capture_input: CaptureInput, path: Path, *, is_forced: bool) -> None:
