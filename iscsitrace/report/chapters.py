@@ -128,7 +128,8 @@ def _facts(
     asked = workload.of(moved_data.select(is_whole))
     if asked is not None:
         depth = f"queue depth {asked.queue_depth}"
-        commands = wording.count(asked.task_count, "command")
+        # all of them, as summary counts: one without a status is the slowest there is
+        commands = wording.count(len(moved_data), "read or write", "reads and writes")
         word = "I/O" if asked.word == workload.MIXED else asked.word
         found.append(Fact("Workload", f"{wording.size(asked.block_bytes)} {word}s", f"{depth}, {commands}"))
     waited = waited.select(is_moving)
