@@ -92,7 +92,8 @@ def examine(
     found = streams.find(source, [each.mirror for each in accounts])
     jobs = tuple(job for job in found if has_mirrors or job.is_certain)
     uses = tuple(paths.of_trace(source, found_volumes))
-    groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses, tap_of, surroundings.start_ns())
+    times = surroundings.start_ns(), surroundings.end_ns()
+    groups = Groups(accounts, jobs, source("cycles"), times_by_line(source), uses, tap_of, *times)
     all_stories = stories.find(source)
     members = [(story.numbers, story.connection_numbers) for story in all_stories]
     _, possible = registry.look(grouping.facts_together(members), registry.of_scopes("story"))

@@ -40,6 +40,9 @@ class Groups:
     start_ns: int = 0
     """The zero of the times that sentences say."""
 
+    end_ns: int = 0
+    """The last packet of any connection."""
+
     _facts: dict[Callable[[Groups], Any], Any] = field(default_factory=dict, compare=False, repr=False)
 
     def once(self, compute: Callable[[Groups], _Fact]) -> _Fact:

@@ -17,6 +17,7 @@ from iscsitrace.fit.gain import Change
 from iscsitrace.measure import line
 from iscsitrace.measure.by_subject import first_of_each
 from iscsitrace.measure.facts import Array, Facts, path_ns, workloads
+from iscsitrace.measure.intervals import Span
 from iscsitrace.measure.line import Line, Times
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.workload import MIXED
@@ -29,6 +30,10 @@ LEAST: Final = (
     f"Data transfer takes at least {wording.percent(FULL)} of the I/O time, and the packets show the rate of the line"
 )
 
+ENDED_NS: Final = 1_000_000_000
+"""A line that was full until so long before the end of the capture is not full any more: a logout, or the last ACKs,
+take less.
+"""
 _NAMED: Final = 8
 """Sessions that a sentence names."""
 
@@ -62,14 +67,23 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
     way = f" to the {ways[0]}" if len(ways) == 1 else ""
     both = "" if way else " both ways"
-    since_ns = times.together_ns(case.sessions[0]) if is_shared else int(transfers.starts[0])
-    since = f"since {wording.seconds(since_ns - case.groups.start_ns)}, at {rate(found)}"
+    whole = int(transfers.starts[0]), int(transfers.ends[-1])
+    since, has_ended = _when(times.together(case.sessions[0]) if is_shared else whole, case)
+    since += f", at {rate(found)}"
     if is_shared:
         numbers = some(times.first(case.sessions[0], _NAMED), count)
-        text = f"{count} sessions ({numbers}) share the line{way} and have filled it{both} {since}.{queue}"
+        verbs = ("shared", "filled") if has_ended else ("share", "have filled")
+        text = f"{count} sessions ({numbers}) {verbs[0]} the line{way} and {verbs[1]} it{both} {since}.{queue}"
     else:
-        text = f"The line{way} has been full{both} {since}.{queue}"
+        text = f"The line{way} {'was' if has_ended else 'has been'} full{both} {since}.{queue}"
     return Observation(text, subject.evidence(transfers), subject.part_ns("transfer"))
+
+
+def _when(span: Span, case: Case) -> tuple[str, bool]:
+    """``since 1.00 s``, or ``from 1.00 s to 2.00 s`` where it ended before the capture did; and whether it did."""
+    first, last = (wording.seconds(each - case.groups.start_ns) for each in span)
+    has_ended = case.groups.end_ns - span[1] >= ENDED_NS
+    return (f"from {first} to {last}" if has_ended else f"since {first}"), has_ended
 
 
 def _paced(subject: Session) -> Line | None:

@@ -166,14 +166,16 @@ class Times(dict[int, Span]):
         """The first of these sessions."""
         return list(islice((each for each in self if self.are_together(session, each)), min(most, self.count(session))))
 
-    def together_ns(self, session: int) -> int:
-        """From when on another one read or wrote while this one did; only where there is one."""
+    def together(self, session: int) -> Span:
+        """From when until when another one read or wrote while this one did; only where there is one."""
         firsts_ns, lasts_ns = self._sorted
-        first_ns, _ = self[session]
-        # equal beginnings are its own, and those of others
-        later = bisect_right(firsts_ns, first_ns)
+        first_ns, last_ns = self[session]
+        # equal beginnings are its own, and those of others; so are equal ends
+        later, earlier = bisect_right(firsts_ns, first_ns), bisect_left(lasts_ns, last_ns)
         others_before = later - 1 - bisect_right(lasts_ns, first_ns)
-        return first_ns if others_before > 0 else firsts_ns[later]
+        others_after = len(lasts_ns) - earlier - 1 - (len(firsts_ns) - bisect_left(firsts_ns, last_ns))
+        begin_ns = first_ns if others_before > 0 else firsts_ns[later]
+        return begin_ns, last_ns if others_after > 0 else lasts_ns[earlier - 1]
 
     @cached_property
     def _sorted(self) -> tuple[list[int], list[int]]:

@@ -22,7 +22,10 @@ LOADED = {"rtt_load_median_ns": 100 * MS, "rtt_load_count": 900}
 
 def story(*parts: tuple[str, int], **sender: int | None) -> Story:
     own: dict[str, int | None] = {"to_target": False, **LINE, **sender}
-    return Story().tasks(10, *parts).add("senders", **own).add("senders", to_target=not own["to_target"])
+    made = Story().tasks(10, *parts).add("senders", **own).add("senders", to_target=not own["to_target"])
+    # the capture ends soon after the last command
+    made.end_ns = made.now + MS
+    return made
 
 
 def shared(made: Story, *, reads: bool = True, after: bool = False) -> Story:
@@ -75,6 +78,21 @@ def test_a_line_is_shared_since_the_second_session_uses_it() -> None:
     found = made.found("line_shared")
     assert found
     assert "have filled it since 1.50 s, at" in found.text
+
+
+def test_a_line_that_is_no_longer_full_has_an_end() -> None:
+    """The last data pass at 1.98 s, the last status is at 2.00 s; the connection has packets until later."""
+    for last_ns, is_over in ((2_970 * MS, False), (3_010 * MS, True)):
+        for made, is_alone in ((story(*BUSY), True), (shared(story(*BUSY)), False)):
+            # times in sentences count from 999 s on
+            made.end_ns = 999_000 * MS + last_ns
+            found = made.found("line_saturated" if is_alone else "line_shared")
+            assert found
+            assert (
+                f"from 1.00 s to {'1.98' if is_alone else '2.00'} s, at" if is_over else "since 1.00 s, at"
+            ) in found.text
+            words = (" was full ", " has been full ") if is_alone else (" and filled it ", " and have filled it ")
+            assert words[not is_over] in found.text
 
 
 @pytest.mark.parametrize(

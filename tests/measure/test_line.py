@@ -92,7 +92,10 @@ def test_sessions_are_counted_as_by_comparing_each_with_each(drawn: list[tuple[i
         assert (times.count(one), times.first(one, len(times))) == (len(together), together)
         others = [other for other in together if other != one]
         if others and one in together:
-            assert times.together_ns(one) == min(max(times[one][0], times[other][0]) for other in others)
+            assert times.together(one) == (
+                min(max(times[one][0], times[other][0]) for other in others),
+                max(min(times[one][1], times[other][1]) for other in others),
+            )
 
 
 def test_sessions_are_not_compared_each_with_each(monkeypatch: pytest.MonkeyPatch) -> None:

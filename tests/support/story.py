@@ -21,6 +21,8 @@ class Story:
 
     def __init__(self, *, rtt_to_target_ns: int | None = 16 * MS, rtt_to_initiator_ns: int | None = 0) -> None:
         self.now = 1_000 * SECOND
+        self.end_ns: int | None = None
+        """Of the connection; else 10 s after the first command, or more."""
         self.frame = 10
         self.rows: dict[str, list[dict[str, Any]]] = {name: [] for name in (*TABLES, *OTHERS)}
         self.rows["sessions"].append({"session": 0})
@@ -113,7 +115,7 @@ class Story:
 
     def source(self) -> Source:
         """The tables."""
-        self.connection |= {"time_first_ns": 999 * SECOND, "time_last_ns": max(self.now, 1_010 * SECOND)}
+        self.connection |= {"time_first_ns": 999 * SECOND, "time_last_ns": self.end_ns or max(self.now, 1_010 * SECOND)}
         made = {name: table(name, *rows) for name, rows in self.rows.items()}
         return made.__getitem__
 
