@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -55,9 +55,11 @@ def _lost(history: History) -> Observation | None:
         # it says whose fault it is not
         parts.reverse()
     cause = _cause(history, worst)
+    reject = _reject(history, cause, worst) if cause else None
+    rejects = [reject] if reject else []
     if cause:
-        rejected = _rejected(history, cause, worst)
-        parts = [breaches.sentence_of(cause, history.start_ns), *filter(None, [rejected]), *parts]
+        rejected = [f"The target rejected that PDU ({each['reason_text']})." for each in rejects]
+        parts = [breaches.sentence_of(cause, history.start_ns), *rejected, *parts]
     parts += filter(None, (_with_others(history, worst), _same_wait(found), _last_pdu(history, worst)))
     in_vain_words = list(worst.rebuilding.sentences())
     # what a headline leaves out comes last: of a session that is back what failed until then
@@ -93,7 +95,7 @@ def _lost(history: History) -> Observation | None:
         advice = (_DEVICE, *(advice or CONNECTION_LOST.advice)[1:])
     return Observation(
         " ".join(parts),
-        [*(cause.frames[:2] if cause else ()), *_frames(found)],
+        [*(cause.frames[:2] if cause else ()), *(each["frame"] for each in rejects), *_frames(found)],
         float(cost_ns) if cost_ns else None,
         severity="info" if is_harmless else None,
         spans=spans,
@@ -196,15 +198,15 @@ def _connections_of(history: History, loss: Loss) -> list[int]:
     return [row["connection"] for row in history.connections_of[loss.session]]
 
 
-def _rejected(history: History, cause: Violated, loss: Loss) -> str:
-    """The Reject that followed upon a violation of the initiator; empty where there is none."""
+def _reject(history: History, cause: Violated, loss: Loss) -> dict[str, Any] | None:
+    """The Reject that followed upon a violation of the initiator, a row of ``rejects``; None where there is none."""
     if cause.side != "initiator" or cause.time_ns is None:
-        return ""
+        return None
     for row in history.rows("rejects").rows():
         is_after = row["time_ns"] is not None and cause.time_ns <= row["time_ns"] <= loss.lost_ns
         if is_after and row["connection"] == cause.connection:
-            return f"The target rejected that PDU ({row['reason_text']})."
-    return ""
+            return row
+    return None
 
 
 def _how_long(history: History, found: Sequence[Loss], worst: Loss) -> str:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.diagnosis.headline import to_act_on
+from iscsitrace.diagnosis.headline import broke, to_act_on
 from iscsitrace.diagnosis.subject import Subject
 from iscsitrace.measure import line, path, waits, workload
 from iscsitrace.measure import tap_position as tap
@@ -67,7 +67,9 @@ def _is_new(found: FoundProblem) -> bool:
 
 def told(subject: Subject, remedies: Remedies) -> Findings:
     """Its findings; ``remedies`` are those that the report has said before."""
-    return remedies.told(subject.findings, subject.label, subject.sessions)
+    return remedies.told(
+        subject.findings, subject.label, subject.sessions, has_broken=broke(subject.findings) is not None
+    )
 
 
 def findings(lead: Subject, first: Findings, rest: Iterable[Subject], remedies: Remedies) -> Section:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.diagnosis.headline import to_act_on, weight
+from iscsitrace.diagnosis.headline import broke, to_act_on, weight
 from iscsitrace.measure import capture_health
 from iscsitrace.relate import loads
 from iscsitrace.show import inputs, verdict_groups
@@ -178,13 +178,13 @@ def _in_detail(shown: Shown) -> Iterator[Section]:
             yield from _time(subject.label, subject.time)
     # what was found of connects without a session has no other place
     for story in shown.unanswered:
-        yield _findings(story.label, story.findings, remedies, story.story.numbers)
+        yield _findings(story.label, story.findings, story.findings, remedies, story.story.numbers)
     of_stories: set[int] = set()
     for label, opinion in shown.in_full:
         yield from _time(label, opinion.time)
         new = [finding for finding in opinion.findings if id(finding) not in of_stories]
         if new:
-            yield _findings(label, new, remedies)
+            yield _findings(label, new, opinion.findings, remedies)
         # sessions of one story share its findings, which are shown once
         of_stories.update(map(id, opinion.findings))
 
@@ -238,11 +238,18 @@ def breakdown(label: str, time: Budget | None) -> tuple[Breakdown, ...]:
     return (Breakdown(f"Time breakdown of {label}", parts),)
 
 
-def _findings(label: str, findings: Sequence[Finding], remedies: Remedies, sessions: Sequence[int] = ()) -> Section:
+def _findings(
+    label: str,
+    findings: Sequence[Finding],
+    every: Sequence[Finding],
+    remedies: Remedies,
+    sessions: Sequence[int] = (),
+) -> Section:
+    """Those of ``every`` finding that were not told before."""
     has_shares = any(each.share and each.rank != "failure" for each in findings)
     return Section(
         f"Findings of {label}" + (", in percent of the I/O time" if has_shares else ""),
-        (remedies.told(findings, label, sessions),),
+        (remedies.told(findings, label, sessions, has_broken=broke(every) is not None),),
     )
 
 

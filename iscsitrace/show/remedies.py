@@ -41,6 +41,10 @@ def _share_of(finding: Finding, sessions: Sequence[int]) -> str:
     return f"of the time of session {finding.sessions[0]}" if is_of_one else "of the time"
 
 
+def _is_advised(finding: Finding, has_broken: bool) -> bool:
+    return not has_broken or finding.rank == "failure" or finding.is_problem
+
+
 REFERENCE: Final = "See "
 """What the name of another finding follows, where all its advice was given there."""
 
@@ -52,8 +56,13 @@ class Remedies:
         self._said: dict[str, tuple[str, str]] = {}
         self._gains: set[tuple[str, str]] = set()
 
-    def told(self, findings: Sequence[Finding], label: str, sessions: Sequence[int] = ()) -> Findings:
-        """Findings of ``label``; of a story of several ``sessions``, a share may be of one."""
+    def told(
+        self, findings: Sequence[Finding], label: str, sessions: Sequence[int] = (), *, has_broken: bool = False
+    ) -> Findings:
+        """Findings of ``label``; of a story of several ``sessions``, a share may be of one.
+
+        Where something ``has_broken``, that and other problems have advice: what limits healthy I/O is only told.
+        """
         return Findings(
             tuple(
                 FoundProblem(
@@ -61,7 +70,9 @@ class Remedies:
                     severity=each.severity.replace("_", " "),
                     cost=each.cost_in_words,
                     text=each.text,
-                    steps=tuple(Step(*step) for step in self.steps(each, label)),
+                    steps=tuple(Step(*step) for step in self.steps(each, label))
+                    if _is_advised(each, has_broken)
+                    else (),
                     display_filter=each.display_filter or "",
                     of=_share_of(each, sessions),
                 )

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -339,7 +340,8 @@ def test_exit_codes(
 def test_an_unknown_finding_is_a_usage_error(diagnose: Diagnose) -> None:
     result = diagnose(well(), "--fail-on", "slow")
     assert result.exit_code == 2
-    assert all(f"'{name}'" in result.stderr for name in (*PROBLEMS, "any"))
+    assert "'slow' is neither any nor a finding; names like it: slow_" in result.stderr
+    assert "`iscsitrace docs diagnosis` lists all" in result.stderr
 
 
 def test_the_help_points_to_the_names_and_imports_no_analysis() -> None:
@@ -458,3 +460,17 @@ def test_a_portal_without_a_session_is_shown_first(diagnose: Diagnose) -> None:
     assert any(
         line.startswith("portal_unreachable (error, 3.0 s lost): Initiator 10.0.0.9 cannot reach") for line in lines
     )
+
+
+def test_after_an_outage_healthy_io_has_no_advice() -> None:
+    """What limits I/O when all is well again is told, but nothing is to be done about it now."""
+    sample = str(Path(__file__).parents[2] / "samples/black-out-and-relogin/capture.pcapng.gz")
+    for arguments in (["diagnose", "-v"], ["report", "--no-plots", "--format", "md", "-o", "-"]):
+        text = CliRunner().invoke(main, [*arguments, sample]).stdout.replace("\\", "")
+        assert "replacement_timeout" in text
+        assert "The initiator issues one 16 KiB read at a time" in text
+        for advice in (*PROBLEMS["queue_depth_low"].advice, *PROBLEMS["initiator_think_time"].advice):
+            assert advice.text.replace("\\", "") not in text
+    # without an outage it has
+    healthy = str(Path(__file__).parents[2] / "samples/sequential-read-16ms/capture.pcapng.gz")
+    assert PROBLEMS["queue_depth_low"].advice[0].text in CliRunner().invoke(main, ["diagnose", "-v", healthy]).stdout

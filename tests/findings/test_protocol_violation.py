@@ -154,10 +154,12 @@ def test_a_connection_closed_upon_a_violation_names_the_side_that_broke_the_rule
 def test_a_reject_of_what_the_initiator_broke_is_told() -> None:
     told = lost(by="target")
     breach(told, "D9", "initiator", 0.3, seen=16_384, expected=12_288)
-    told.add("rejects", connection=0, time_ns=0.31, reason_text="invalid PDU field")
+    told.add("rejects", connection=0, time_ns=0.31, frame=77, reason_text="invalid PDU field")
     finding = found(told.diagnosis(), "connection_lost")
     assert finding
     assert "(rule D9, once at 0.30 s). The target rejected that PDU (invalid PDU field)." in finding.text
+    assert "ends at byte 16384 of its command; its R2T ends at byte 12288" in finding.text
+    assert 77 in finding.frames
     assert finding.points_to == "the initiator"
 
 

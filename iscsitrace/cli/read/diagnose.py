@@ -97,7 +97,7 @@ class FindingName(Quantity):
     "--verbose",
     "is_verbose",
     is_flag=True,
-    help="Show every finding with its evidence and all advice, the time breakdown as a table, and every connection.",
+    help="Show every finding with its evidence and advice, the time breakdown as a table, and every connection.",
 )
 @writes_text
 def command(

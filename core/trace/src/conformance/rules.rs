@@ -198,7 +198,7 @@ rules! {
         "had {seen} R2Ts open; MaxOutstandingR2T is {expected}";
     D9 "11.7.6, 11.8.3" I Error
         "The Data-Out of an R2T lie within its range and fill it up to the F bit."
-        "sent a Data-Out that ends at {seen}; its R2T ends at {expected}";
+        "sent a Data-Out that ends at byte {seen} of its command; its R2T ends at byte {expected}";
     D10 "13.18" IT Warning
         "With DataPDUInOrder=Yes, offsets rise continuously within a sequence."
         "sent data for offset {seen} where {expected} was next";
