@@ -73,9 +73,13 @@ def breakdown(trace: Trace, sessions: Collection[int], label: str) -> tuple[Brea
 
 def verdict(each: Verdict) -> str:
     """The sentence that answers whose fault it is."""
-    latency = f"median latency {_ms(each.latency_ns)} ms"
-    parts = ", ".join(f"{PLACE_WORDS[place]} {_ms(time_ns)}" for place, time_ns in each.parts_ns.items())
-    return f"Session {each.session}: {latency}: {parts} ({each.command_count:,} reads and writes)."
+    commands = f"median of {each.command_count:,} reads and writes"
+    parts = ", ".join(f"{_ms(time_ns)} in the {PLACE_WORDS[place]}" for place, time_ns in each.parts_ns.items())
+    return f"Session {each.session}, {commands}: {_ms(each.latency_ns)} ms, {parts}."
+
+
+_NOT_THE_BREAKDOWN: Final = "This is the median command, by place. The time breakdown splits all I/O time, by cause."
+"""The target's time of one is not its part of the other."""
 
 
 def section(found: Mapping[str, Any], plots: Plots | None = None) -> Section:
@@ -84,6 +88,7 @@ def section(found: Mapping[str, Any], plots: Plots | None = None) -> Section:
         FoundProblem(each["name"], each["severity"].replace("_", " "), "", each["text"]) for each in found["findings"]
     )
     blocks: list[Block] = [verdict(Verdict(**each)) for each in found["sessions"]]
+    blocks += [_NOT_THE_BREAKDOWN] if blocks else []
     blocks += [Findings(told)] if (told := tuple(problems)) else []
     blocks += [plots] if plots else []
     return Section("By place", (*blocks, _taps(found["taps"])), "places")
