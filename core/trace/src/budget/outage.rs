@@ -166,6 +166,7 @@ mod tests {
             rtt_to_target_ns: Some(2 * MS),
             rtt_to_initiator_ns: Some(0),
             line_busy: [Vec::new(), Vec::new()],
+            queued: Default::default(),
             limited: Default::default(),
             stalls: Vec::new(),
             progress: Progress::default(),

@@ -104,7 +104,7 @@ impl<'a> Scope<'a> {
         let mut events = Vec::new();
         self.commands(cycles, ends.cycles_ns, end_ns, &mut events);
         self.bursts(cycles, rounds, rounds_by_cycle, &mut events);
-        self.lines(&mut events);
+        self.lines(start_ns, end_ns, &mut events);
         for (from_ns, to_ns) in self.outages(cycles, rounds, rounds_by_cycle, ends, end_ns) {
             events.push(Event { time_ns: from_ns, change: Change::Out(true), frame: NULL_U64 });
             events.push(Event { time_ns: to_ns, change: Change::Out(false), frame: NULL_U64 });
@@ -266,11 +266,17 @@ impl<'a> Scope<'a> {
         }
     }
 
-    fn lines(&self, events: &mut Vec<Event>) {
+    fn lines(&self, start_ns: i64, end_ns: i64, events: &mut Vec<Event>) {
         for timeline in &self.timelines {
-            for &(from_ns, to_ns) in timeline.line_busy.iter().flatten().filter(|(from_ns, to_ns)| from_ns < to_ns) {
-                events.push(Event { time_ns: from_ns, change: Change::Busy(true), frame: NULL_U64 });
-                events.push(Event { time_ns: to_ns, change: Change::Busy(false), frame: NULL_U64 });
+            for direction in [0, 1] {
+                for (from_ns, to_ns) in timeline.busy(direction, start_ns).filter(|(from_ns, to_ns)| from_ns < to_ns) {
+                    events.push(Event { time_ns: from_ns, change: Change::Busy(true), frame: NULL_U64 });
+                    events.push(Event { time_ns: to_ns, change: Change::Busy(false), frame: NULL_U64 });
+                    // no frame ends the last span where one of these comes first after the end
+                    if from_ns > end_ns {
+                        break;
+                    }
+                }
             }
             let [to_target, to_initiator] = &timeline.limited;
             // only the initiator waits for R2Ts

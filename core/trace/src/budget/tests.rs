@@ -36,6 +36,7 @@ fn timeline(connection: u32) -> Timeline {
         rtt_to_target_ns: Some(RTT_TO_TARGET_NS),
         rtt_to_initiator_ns: Some(RTT_TO_INITIATOR_NS),
         line_busy: [Vec::new(), Vec::new()],
+        queued: Default::default(),
         limited: Default::default(),
         stalls: Vec::new(),
         progress: Default::default(),

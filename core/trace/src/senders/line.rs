@@ -12,12 +12,13 @@
 
 use iscsitrace_wire::frame::Address;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::deliveries::{Deliveries, Delivery};
 use super::load::quartiles;
 use super::packed::Packed;
 use super::sender_state::is_beside;
-use super::timeline::{Hosts, Timeline, join};
+use super::timeline::{Hosts, Queued, Timeline, join};
 use crate::tables::Senders;
 
 /// Headers of a packet on Ethernet: 14 bytes, IPv4 20, TCP 20.
@@ -65,7 +66,7 @@ struct Line {
     /// Median time in the queue.
     queue_ns: i64,
     /// When the line had a queue and ran at its rate: ordered and disjoint, as its deliveries passed.
-    spans: Vec<(i64, i64)>,
+    spans: Arc<[(i64, i64)]>,
     is_from_acks: bool,
 }
 
@@ -74,7 +75,7 @@ impl Line {
     /// that waited takes as long as one the other way.
     fn turned(&self, flow: Flow<'_>) -> Self {
         let [low, ..] = self.rates;
-        Self { spans: spans(&outputs(&[flow], true), 0.0, 0.0, 1e9 / low), is_from_acks: true, ..self.clone() }
+        Self { spans: spans(&outputs(&[flow], true), 0.0, 0.0, 1e9 / low).into(), is_from_acks: true, ..self.clone() }
     }
 
     /// That of a standing queue which data left at one rate: ACKs that waited with data of their sender do not show more.
@@ -85,7 +86,7 @@ impl Line {
             window_count: queue.window_count,
             bytes: 0.0,
             queue_ns: queue.delay_ns,
-            spans: Vec::new(),
+            spans: Arc::default(),
             is_from_acks: false,
         })
     }
@@ -167,19 +168,19 @@ pub fn fill(senders: &mut Senders, timelines: &mut [Timeline]) {
         for direction in [0, 1] {
             let flow = Flow { timeline, direction };
             let line_of = |direction: usize| found[direction].and_then(|number| lines.get(number));
-            let queued = if let Some(line) = line_of(direction) {
-                queued(flow, line)
+            if let Some(line) = line_of(direction) {
+                timeline.queued[direction] = queued(flow, line);
             } else if let Some(line) = Line::of_standing_queue(flow) {
                 found[direction] = Some(lines.len());
                 lines.push(line);
-                timeline.standing[direction].iter().flat_map(|queue| queue.spans.iter().copied()).collect()
+                let spans = timeline.standing[direction].iter().flat_map(|queue| &queue.spans);
+                timeline.line_busy[direction].extend(spans);
+                join(&mut timeline.line_busy[direction]);
             } else if let Some(other) = line_of(1 - direction) {
-                queued(flow, &other.turned(flow))
+                timeline.queued[direction] = queued(flow, &other.turned(flow));
             } else {
                 continue;
-            };
-            timeline.line_busy[direction].extend(queued);
-            join(&mut timeline.line_busy[direction]);
+            }
             // what waits in the queue of a line counts as time of the line
             timeline.excess.clear();
         }
@@ -307,7 +308,7 @@ fn of_place(flows: &[Flow<'_>], packet_bytes: f64, is_from_acks: bool) -> Option
                 window_count,
                 bytes: window_count as f64 * window_bytes,
                 queue_ns: queue_ns as i64,
-                spans: Vec::new(),
+                spans: Arc::default(),
                 is_from_acks,
             });
         }
@@ -316,7 +317,7 @@ fn of_place(flows: &[Flow<'_>], packet_bytes: f64, is_from_acks: bool) -> Option
     let mut line = line?;
     // the lower quartile, so that an error of the rate leaves no slivers
     let [low, rate, _] = line.rates;
-    line.spans = spans(&outputs, WINDOW_PACKETS * packet_bytes, RATE_PART_MIN * rate, 1e9 / low);
+    line.spans = spans(&outputs, WINDOW_PACKETS * packet_bytes, RATE_PART_MIN * rate, 1e9 / low).into();
     Some(line)
 }
 
@@ -417,24 +418,11 @@ fn spans(outputs: &[Output], bytes_min: f64, rate_min: f64, ns_per_byte: f64) ->
 }
 
 /// When data of a flow waited in the queue of a line; the line sent it one RTT before its ACK.
-fn queued(flow: Flow<'_>, line: &Line) -> Vec<(i64, i64)> {
-    let Some((deliveries, path_ns)) = flow.at(line.is_from_acks) else { return Vec::new() };
-    let mut waited: Vec<(i64, i64)> = deliveries
+fn queued(flow: Flow<'_>, line: &Line) -> Queued {
+    let Some((deliveries, path_ns)) = flow.at(line.is_from_acks) else { return Queued::default() };
+    let waited = deliveries
         .iter()
         .filter_map(|delivery| Some((delivery.begun_ns?.saturating_add(path_ns), delivery.time_ns)))
-        .filter(|(from_ns, to_ns)| from_ns < to_ns)
-        .collect();
-    join(&mut waited);
-    let earlier_ns = if line.is_from_acks { path_ns } else { 0 };
-    // a line of many flows has many more spans than one of them has waits
-    let mut spans = line.spans.as_slice();
-    let mut queued = Vec::new();
-    for (from_ns, to_ns) in waited {
-        spans = spans.split_at(spans.partition_point(|&(_, ended_ns)| ended_ns <= from_ns)).1;
-        for &(start_ns, end_ns) in spans.iter().take_while(|&&(start_ns, _)| start_ns < to_ns) {
-            let (from_ns, to_ns) = (from_ns.max(start_ns), to_ns.min(end_ns));
-            queued.push((from_ns.saturating_sub(earlier_ns), to_ns.saturating_sub(earlier_ns)));
-        }
-    }
-    queued
+        .filter(|(from_ns, to_ns)| from_ns < to_ns);
+    Queued::new(waited.collect(), Arc::clone(&line.spans), if line.is_from_acks { path_ns } else { 0 })
 }

@@ -339,6 +339,7 @@ impl SenderPair {
                 self.flights[direction]
                     .busy_intervals(there_ns, back_ns, |ns_per_byte| self.is_of_window(direction, ns_per_byte))
             }),
+            queued: Default::default(),
             limited: [out, back].map(|direction| self.held(direction)),
             excess: self.load.excess(self.round_trip_ns()),
             standing: [out, back].map(|direction| self.load.standing_queue(direction, self.round_trip_ns())),

@@ -143,6 +143,7 @@ impl Path {
             rtt_to_target_ns: Some(rtts_ns[to_target]),
             rtt_to_initiator_ns: Some(rtts_ns[to_initiator]),
             line_busy: Default::default(),
+            queued: Default::default(),
             deliveries: Default::default(),
             excess: Vec::new(),
             standing: [None, None],
@@ -346,12 +347,12 @@ fn the_time_in_the_queue_is_busy_time_of_the_line() {
         let path = Path { is_tap_at_sender, ..PATH };
         let mut timelines = path.timelines();
         filled(&mut timelines);
-        let busy = &timelines[0].line_busy[0];
-        let busy_ns: i64 = busy.iter().map(|(from_ns, to_ns)| to_ns - from_ns).sum();
+        let busy = timelines[0].busy(0, i64::MIN);
+        let busy_ns: i64 = busy.map(|(from_ns, to_ns)| to_ns - from_ns).sum();
         // 1000 packets, less the first
         let truth_ns = 999 * FRAME * 400;
         assert!((busy_ns - truth_ns).abs() < truth_ns / 50, "{busy_ns} of {truth_ns}");
-        assert!(timelines[0].line_busy[1].is_empty());
+        assert_eq!(timelines[0].busy(1, i64::MIN).count(), 0);
     }
 }
 
@@ -391,8 +392,8 @@ fn a_connection_without_data_in_the_queue_is_not_busy() {
     let mut timelines = Path { sender_count: 2, last_count: 300, ..PATH }.timelines();
     let last_ns = timelines[1].deliveries[0].acknowledged.iter().last().unwrap().time_ns;
     filled(&mut timelines);
-    assert!(timelines[1].line_busy[0].iter().all(|&(_, to_ns)| to_ns <= last_ns));
-    assert!(timelines[0].line_busy[0].iter().any(|&(_, to_ns)| to_ns > last_ns));
+    assert!(timelines[1].busy(0, i64::MIN).all(|(_, to_ns)| to_ns <= last_ns));
+    assert!(timelines[0].busy(0, i64::MIN).any(|(_, to_ns)| to_ns > last_ns));
 }
 
 #[test]

@@ -331,6 +331,7 @@ fn timeline(is_client_initiator: bool) -> Timeline {
         rtt_to_initiator_ns: rtts_ns[1],
         hosts: None,
         line_busy,
+        queued: Default::default(),
         excess: Vec::new(),
         standing: [None, None],
         deliveries,
