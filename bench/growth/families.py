@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.growth.wire import Capture, Connection
+from bench.growth.wire import Capture, Connection, block_of
 from tests.support.capture_file import block, write_pcap
 from tests.support.pdu import DATA_IN, NOP_IN, NOP_OUT, R2T, RESERVED_TAG
 from tests.support.transport import ACK, ETHERNET, FIN, SYN
@@ -432,9 +432,7 @@ class _Interfaces(Family):
                 name = b"eth%05d" % number
                 out.write(block(1, struct.pack("<HHI", 1, 0, 262_144) + struct.pack("<HH", 2, len(name)) + name))
             for number, packet in enumerate(capture.packets):
-                ticks, length = packet.time_ns // 1000, packet.original_length
-                fields = struct.pack("<IIIII", number % count, ticks >> 32, ticks & 0xFFFFFFFF, length, length)
-                out.write(block(6, fields + packet.data))
+                out.write(block_of(packet, number % count))
         return file
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
+from pathlib import Path
 
-from bench.growth.families import FAMILIES, SECOND_NS, family, scanned
-from bench.growth.wire import Capture, Connection
+from bench.growth.families import FAMILIES, LACKING, SECOND_NS, Family, family, scanned
+from bench.growth.wire import Capture, Connection, block_of
+from tests.support.capture_file import block
 
 __all__ = ["FAMILIES"]
 
@@ -97,3 +100,47 @@ def paths_lost(capture: Capture, count: int) -> None:
     for number, path in enumerate(paths[::2]):
         path.packet(False, RST_ACK)
         paths[2 * number + 1].read(4, lba=number)
+
+
+def _one_after_the_other(capture: Capture, count: int) -> None:
+    """Sessions of one host and one port."""
+    for _ in range(count):
+        connection = Connection(capture, 0).log_in()
+        connection.read(2)
+        connection.close()
+        capture.now_ns += SECOND_NS
+
+
+@dataclass(frozen=True)
+class _Sampled(Family):
+    """A pcapng file with samples of TCP_INFO: eight of each end of each connection."""
+
+    is_one_port: bool = False
+
+    def write(self, file: Path, count: int) -> Path:
+        capture = Capture()
+        self.build(capture, count)
+        begun_ns, ended_ns = capture.packets[0].time_ns, capture.now_ns
+        with file.open("wb") as out:
+            out.write(block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)))
+            out.write(block(1, struct.pack("<HHI", 1, 0, 262_144)))
+            out.writelines(map(block_of, capture.packets))
+            for number in range(8 * count):
+                time_ns = begun_ns + (ended_ns - begun_ns) * number // (8 * count)
+                ends = f"10.0.0.1:{10_000 + number % (1 if self.is_one_port else count)}", "192.0.2.1:3260"
+                out.writelines(
+                    _sample(time_ns, *each, (time_ns - begun_ns) // 1_000_000) for each in (ends, ends[::-1])
+                )
+        return file
+
+
+def _sample(time_ns: int, local: str, remote: str, busy_ms: int) -> bytes:
+    """A block of the journal as `iscsitrace capture` writes it."""
+    sample = f"ESTAB 0 0 {local} {remote} cubic mss:1448 cwnd:10 busy:{busy_ms}ms rwnd_limited:{busy_ms // 2}ms(50.0%)"
+    entry = f"__REALTIME_TIMESTAMP={time_ns // 1000}\nSYSLOG_IDENTIFIER=iscsitrace-tcp-info\nMESSAGE={sample}\n\n"
+    return block(9, entry.encode())
+
+
+FAMILIES["samples"] = _Sampled(FAMILIES["sessions"].build, 200)
+FAMILIES["samples_of_reused_ports"] = _Sampled(_one_after_the_other, 200, is_one_port=True)
+LACKING["samples"] = LACKING["samples_of_reused_ports"] = ("taps",)

@@ -10,7 +10,7 @@ import random
 import struct
 from pathlib import Path
 
-from tests.support.capture_file import Record, write_pcap
+from tests.support.capture_file import Record, block, write_pcap
 from tests.support.pdu import DATA_IN, LOGIN_REQUEST, LOGIN_RESPONSE, RESERVED_TAG, SCSI_COMMAND, SCSI_RESPONSE
 from tests.support.transport import ACK, ETHERNET, FIN, SYN
 
@@ -195,6 +195,13 @@ class Connection:
         self.cmd_sn += 1
         self.send(False, self.pdu(TEXT_RESPONSE, FINAL, tag, {20: RESERVED_TAG, **self._numbers()}))
         self.stat_sn += 1
+
+
+def block_of(packet: Record, interface: int = 0) -> bytes:
+    """A packet in a pcapng file, with microseconds."""
+    ticks, length = packet.time_ns // 1000, packet.original_length
+    fields = struct.pack("<IIIII", interface, ticks >> 32, ticks & 0xFFFFFFFF, length, length)
+    return block(6, fields + packet.data)
 
 
 def at_the_target(file: Path) -> Path:

@@ -284,6 +284,37 @@ def test_each_interval_has_its_own_bounds_and_no_time_is_lost() -> None:
     ]
 
 
+def test_a_wait_over_many_intervals_is_cut_where_the_counter_starts_and_stops() -> None:
+    rwnd, counters, expected = 0, [], []
+    for number in range(18):
+        first, last = 500 * number, 500 * (number + 1)
+        rwnd += 500 * (number % 2)
+        counters.append((last, rwnd, 0))
+        expected.append((first, last, "receive_window" if number % 2 else "congestion_window"))
+    assert budget_of((0, 9000, "receive_window"), counters=counters) == expected
+
+
+def test_the_counters_of_many_senders_go_to_their_own_rows() -> None:
+    count = 50
+    rows = [(number, to_target) for number in range(count) for to_target in (False, True)]
+    ends = {"time_first_ns": 0, "time_last_ns": 1000 * MS, "has_syn": True}
+    connections = table("connections", *({"connection": number} | ends for number in range(count)))
+    busy_ms = {row: 10 + place for place, row in enumerate(rows)}
+    samples = [
+        {"connection": number, "to_target": to_target, "time_ns": at * MS, "busy_ns": busy_ms[number, to_target] * MS}
+        | {"rwnd_limited_ns": 0, "sndbuf_limited_ns": 0, "retransmitted_segments": 0}
+        for at in (900, 300)
+        for number, to_target in rows
+    ]
+    # the last connection has no sample
+    samples = [each for each in samples if each["connection"] < count - 1]
+    senders = columns_of("senders", [{"connection": number, "to_target": to} for number, to in reversed(rows)])
+    found = limits.senders(senders, table("tcp_info", *samples), connections)
+    null = null_value("int64")
+    expected = [null if number == count - 1 else busy_ms[number, to] * MS for number, to in reversed(rows)]
+    assert found["kernel_busy_ns"].tolist() == expected
+
+
 def test_a_kernel_without_these_counters_changes_nothing() -> None:
     connections = table("connections", {"connection": 0, "time_first_ns": 0, "time_last_ns": 9, "has_syn": True})
     assert list(limits.counted(table("tcp_info", {"connection": 0, "time_ns": 5}), connections)) == []

@@ -87,6 +87,26 @@ struct Captured {
     last_ns: i64,
 }
 
+/// Orders connections by their first packets. Each then has the last packet of those up to it, and its connection.
+fn order(all: &mut [Captured]) {
+    all.sort_by_key(|captured| captured.first_ns);
+    for place in 1..all.len() {
+        if let [.., before, captured] = &mut all[..=place]
+            && before.last_ns >= captured.last_ns
+        {
+            (captured.connection, captured.last_ns) = (before.connection, before.last_ns);
+        }
+    }
+}
+
+/// The connection whose packets are nearest in time.
+fn nearest(ordered: &[Captured], time_ns: i64) -> Option<u32> {
+    let (begun, later) = ordered.split_at(ordered.partition_point(|captured| captured.first_ns <= time_ns));
+    let begun = begun.last().map(|captured| (time_ns.saturating_sub(captured.last_ns).max(0), captured.connection));
+    let later = later.first().map(|captured| (captured.first_ns.saturating_sub(time_ns), captured.connection));
+    begun.into_iter().chain(later).min_by_key(|&(distance_ns, _)| distance_ns).map(|(_, connection)| connection)
+}
+
 /// Adds the rows of samples, those of the capture only within the time window. Each goes
 /// to the connection with its ends: of several that used the same ports, the one whose packets are nearest in time.
 pub(crate) fn fill(tables: &mut Tables, sources: &[Vec<TcpSample>], window: (i64, i64)) {
@@ -103,6 +123,7 @@ pub(crate) fn fill(tables: &mut Tables, sources: &[Vec<TcpSample>], window: (i64
             last_ns: connections.time_last_ns[row],
         });
     }
+    by_ends.values_mut().for_each(|all| order(all));
     let mut rows = Vec::new();
     for (source, samples) in (0..).zip(sources) {
         // the clock of a file may be another one than the window's
@@ -110,12 +131,8 @@ pub(crate) fn fill(tables: &mut Tables, sources: &[Vec<TcpSample>], window: (i64
         for sample in samples.iter().filter(is_in_window).filter(|sample| sample.info.cwnd_segments.is_some()) {
             let ends = [(true, (sample.local, sample.remote)), (false, (sample.remote, sample.local))];
             for (to_target, ends) in ends {
-                let distance = |captured: &&Captured| {
-                    let time_ns = sample.time_ns;
-                    captured.first_ns.saturating_sub(time_ns).max(time_ns.saturating_sub(captured.last_ns)).max(0)
-                };
-                if let Some(captured) = by_ends.get(&ends).and_then(|all| all.iter().min_by_key(distance)) {
-                    rows.push(row(captured.connection, to_target, source, sample));
+                if let Some(connection) = by_ends.get(&ends).and_then(|all| nearest(all, sample.time_ns)) {
+                    rows.push(row(connection, to_target, source, sample));
                 }
             }
         }
@@ -162,6 +179,8 @@ fn row(connection: u32, to_target: bool, source: u16, sample: &TcpSample) -> Tcp
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::tables::Connection;
 
@@ -193,6 +212,24 @@ mod tests {
         assert_eq!((sample.time_ns, sample.info.cwnd_segments), (5000, Some(3)));
         assert_eq!(of_journal(entry("sshd").as_bytes()), None);
         assert_eq!(of_journal(b"\xff"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn the_nearest_connection_is_that_of_a_search_through_all(
+            spans in prop::collection::vec((0..60_i64, 0..20_i64), 0..8), time_ns in 0..90_i64
+        ) {
+            let captured = |(connection, &(first_ns, lasted_ns)): (u32, &(i64, i64))| {
+                Captured { connection, first_ns, last_ns: first_ns + lasted_ns }
+            };
+            let all: Vec<Captured> = (0..).zip(&spans).map(captured).collect();
+            let distance_ns = |captured: &Captured| (captured.first_ns - time_ns).max(time_ns - captured.last_ns).max(0);
+            let least_ns = all.iter().map(distance_ns).min();
+            let mut ordered: Vec<Captured> = (0..).zip(&spans).map(captured).collect();
+            order(&mut ordered);
+            let found = nearest(&ordered, time_ns);
+            prop_assert_eq!(found.map(|connection| distance_ns(&all[connection as usize])), least_ns);
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ wait is of unknown cause.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
@@ -105,9 +107,10 @@ def _has_small_cwnd(own: Table) -> Array:
 def senders(columns: Columns, samples: Table, connections: Table) -> Columns:
     """The columns of ``senders`` with the kernel's counters where there are some."""
     found = {name: np.array(values) for name, values in columns.items()}
-    keys = found["connection"].astype(np.int64) * 2 + found["to_target"]
+    by_sender = grouped(found["connection"].astype(np.int64) * 2 + found["to_target"])
+    none = np.empty(0, dtype=np.intp)
     for each in counted(samples, connections):
-        for place in np.flatnonzero(keys == each.connection * 2 + each.to_target).tolist():
+        for place in by_sender.get(each.connection * 2 + each.to_target, none).tolist():
             busy, rwnd, sndbuf = (each.total(name) for name in ("busy_ns", "rwnd_limited_ns", "sndbuf_limited_ns"))
             found["kernel_busy_ns"][place] = busy
             found["kernel_retransmitted_segments"][place] = each.total("retransmitted")
@@ -132,11 +135,12 @@ def budget(columns: Columns, samples: Table, connections: Table, cycles: Table) 
     keys = np.where(keys < 0, -1, keys * 2 + (rows["connection"] == null_value("uint32")))
     movable = np.flatnonzero((keys >= 0) & np.isin(rows["part"], [_PART[part] for part in _MOVED]))
     movable = movable[np.lexsort((rows["time_first_ns"][movable], keys[movable]))]
+    keys = keys[movable]
     edits = _Edits(rows)
     for each in counted(samples, connections):
         edges = _edges(each)
         for key in 2 * (2 * each.connection + each.to_target) + np.arange(2):
-            first, last = np.searchsorted(keys[movable], [key, key + 1])
+            first, last = np.searchsorted(keys, [key, key + 1])
             _bound(edits, movable[first:last], each, edges)
     return edits.applied()
 
@@ -231,10 +235,12 @@ class _Edits:
         code = int(self.rows["part"][row])
         changes = self._changed[row]
         edges = sorted({first, last, *(edge for change in changes for edge in change[:2])})
+        parts = [code] * (len(edges) - 1)
+        for begun, ended, to in changes:
+            places = slice(bisect_left(edges, begun), bisect_left(edges, ended))
+            parts[places] = [to] * len(parts[places])
         cuts: list[tuple[int, int, int]] = []
-        for start, end in pairwise(edges):
-            codes = [to for begun, ended, to in changes if begun <= start and end <= ended]
-            part = codes[-1] if codes else code
+        for (start, end), part in zip(pairwise(edges), parts, strict=True):
             if cuts and cuts[-1][2] == part:
                 cuts[-1] = (cuts[-1][0], end, part)
             else:
