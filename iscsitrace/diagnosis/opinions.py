@@ -70,15 +70,15 @@ class Opinion:
     headline: Headline
     time: Budget | None
     """The time breakdown; None where no command has a status. Shares of findings are of its busy time."""
-    infer: Callable[[], SystemCall | None]
-    """Infers the system call."""
+    examined: Callable[[], Case]
+    """Makes the case that was examined."""
     findings: list[Finding]
     """Failures first, then by share."""
 
     @property
     def system_call(self) -> SystemCall | None:
         """The inferred system call behind the reads and writes; None where nothing shows one."""
-        return self.infer()
+        return self.examined().system_call
 
     @property
     def budget(self) -> dict[str, int] | None:
@@ -102,7 +102,9 @@ class Opinion:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON, beside the row of the session or connection."""
-        call = self.system_call
+        case = self.examined()
+        call, lead = case.system_call, self.headline.finding
+        listed = lead.in_part(case) if lead else self.headline
         return {
             "verdict": self.headline.kind,
             **_of_time(self.time),
@@ -113,8 +115,8 @@ class Opinion:
             "excluded_ns": self.time.uses_ns if self.time else None,
             "system_call": call
             and {"bytes": call.bytes, "pieces": list(call.pieces), "count": call.count, "is_at_once": call.is_at_once},
-            "headline": self.headline.as_dict(),
-            "findings": [finding.as_dict() for finding in self.findings],
+            "headline": self.headline.as_dict() | {"sessions": list(listed.sessions), "luns": list(listed.luns)},
+            "findings": [finding.in_part(case).as_dict() for finding in self.findings],
         }
 
 
@@ -219,7 +221,7 @@ class Opinions(Mapping[int, Opinion]):
         told = [finding if finding.text else finding.problem.told(finding, case) for finding in findings]
         found = with_gains(examined, told)
         first = headline.of(case, found)
-        return Opinion(number, first, case.subject.budget, lambda: examined().system_call, found)
+        return Opinion(number, first, case.subject.budget, examined, found)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._findings)

@@ -8,16 +8,15 @@ them: open-iscsi's ``node.``, LIO's through ``targetcli``, sysctl's ``net.``, th
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import numpy as np
 
 from iscsitrace.findings.thresholds import LIMIT, SHOWN_FRAMES, WARNING
+from iscsitrace.findings.times import Times
 from iscsitrace.fit.gain import Change, Gain
 from iscsitrace.measure import all_waits
 from iscsitrace.measure.intervals import Span
@@ -50,6 +49,9 @@ LEAST_COST_NS: Final = 1_000_000_000
 
 LEAST_SHARE: Final = 0.05
 """The same as a share of the busy time."""
+
+LISTED_MAX: Final = 16
+"""The most sessions, spans and logical units that each session of a story lists of a finding that they share."""
 
 
 class Examined(Protocol):
@@ -397,13 +399,37 @@ class Finding:
         return (other.share or 0.0) >= MOST * (self.share or 0.0)
 
     @cached_property
-    def _times(self) -> _Times:
-        return _Times(self.spans)
+    def _times(self) -> Times:
+        return Times(self.spans)
 
     @property
     def display_filter(self) -> str | None:
         """A Wireshark display filter for the frames; None without frames."""
         return frames_filter(self.frames) if self.frames else None
+
+    def in_part(self, part: Examined) -> Finding:
+        """As a part of its story lists it: where there is much to list, when, which sessions and which logical units of
+        that part alone. The story has all of them: a thousand sessions must not list a thousand each.
+        """
+        if self.problem.scope != "story" or self.sessions == part.sessions:
+            return self
+        spans, sessions, luns = self.spans, self.sessions, self.luns
+        if max(len(spans), len(sessions), len(luns)) <= LISTED_MAX:
+            return self
+        return replace(
+            self,
+            spans=tuple(dict.fromkeys(span for each in part.spans for span in self._times.meeting(each)))[:LISTED_MAX],
+            sessions=tuple(number for number in part.sessions if number in self._sessions),
+            luns=luns if len(luns) <= LISTED_MAX else tuple(lun for lun in part.luns if lun in self._luns),
+        )
+
+    @cached_property
+    def _sessions(self) -> frozenset[int]:
+        return frozenset(self.sessions)
+
+    @cached_property
+    def _luns(self) -> frozenset[int]:
+        return frozenset(self.luns)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; ``gain`` is the first of ``gains``, null where there is none."""
@@ -432,34 +458,6 @@ class Finding:
             "gain": gains[0] if gains else None,
             "gains": gains,
         }
-
-
-class _Times:
-    """The spans of a finding. A finding of a story has a span for each session, and is compared once for each session:
-    so each answer is kept, and no span is compared with all others.
-    """
-
-    def __init__(self, spans: Sequence[Span]) -> None:
-        self._spans = spans
-        self._answers: dict[_Times, bool] = {}
-
-    @cached_property
-    def _ends(self) -> tuple[list[int], list[int]]:
-        """The starts in order, and up to each the last end."""
-        ordered = sorted(self._spans)
-        return [start for start, _ in ordered], list(accumulate((end for _, end in ordered), max))
-
-    def _meet(self, first: int, last: int) -> bool:
-        """Whether one of them meets this span."""
-        starts, ends = self._ends
-        place = bisect_right(starts, last)
-        return place > 0 and first <= ends[place - 1]
-
-    def are_within(self, others: _Times) -> bool:
-        """Whether each meets one of the others; also where either has none."""
-        if others not in self._answers:
-            self._answers[others] = not others._spans or all(others._meet(first, last) for first, last in self._spans)
-        return self._answers[others]
 
 
 def shown(frames: Iterable[int | None]) -> tuple[int, ...]:

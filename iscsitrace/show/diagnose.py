@@ -31,9 +31,12 @@ def as_dict(trace: Trace, diagnosis: Diagnosis, by: Sequence[str] = (), sessions
     these ``sessions`` where any are named.
     """
     document = trace.provenance | inputs.contents(trace)
+    stories = {number: place for place, numbers in enumerate(diagnosis.stories.numbers) for number in numbers}
     for kind, opinions in (("session", diagnosis.sessions), ("connection", diagnosis.connections)):
         document[f"{kind}s"] = [
-            row | (opinions[row[kind]].as_dict() if row[kind] in opinions else {}) for row in document[f"{kind}s"]
+            row
+            | ({"story": stories.get(row["session"])} | opinions[row[kind]].as_dict() if row[kind] in opinions else {})
+            for row in document[f"{kind}s"]
         ]
     return document | {
         "mirrors": [account.as_dict(number) for number, account in enumerate(diagnosis.mirrors)],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -80,7 +81,7 @@ def chapter(
         senders=table("senders", *senders or []),
         task_management=table("task_management"),
     )
-    subject = of_session(Opinion(number, Headline("Slow."), time, lambda: None, []))
+    subject = of_session(Opinion(number, Headline("Slow."), time, Mock(), []))
     return opening(trace, subject, Findings(()))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -112,7 +113,7 @@ def test_a_story_has_the_findings_and_the_time_of_its_sessions_each_problem_once
     )
     times = [Budget(dict.fromkeys(PARTS, 0) | {"transfer": ns}, {"scan": ns}, {"scan": ns}) for ns in (3, 4)]
     opinions = {
-        number: Opinion(number, Headline(""), times[number], lambda: None, [lost, found])
+        number: Opinion(number, Headline(""), times[number], Mock(), [lost, found])
         for number, found in enumerate((slow, slower))
     }
     connections = ({"connection": 5, "session": 0}, {"connection": 6, "session": None})
