@@ -91,7 +91,7 @@ _OF_SESSIONS: Final = {
     "% of line": "throughput as a share of the line's rate (`--link-rate`)",
     "% of socket": "throughput as a share of that of a plain TCP transfer (`--socket`)",
     "measured in": "the shortest time whose throughput is within 5 % of this one, 19 times of 20",
-    "rtx": "packets with data that were sent again",
+    "rtx": "retransmitted packets with data",
     "owin": "the most bytes in flight (`owin_bytes`)",
     "MB/s R": "throughput of reads",
     "MB/s W": "throughput of writes",

@@ -155,7 +155,7 @@ def written(lossy: Run) -> list[list[str]]:
     result = export(lossy.capture())
     assert result.exit_code == 0, result.output
     path = lossy.folder / "initiator.pcapng.iscsitrace"
-    assert result.output == f"{path}: {len(path.read_text().splitlines()) - 2} frames\n"
+    assert result.output == f"{path}: {len(path.read_text().splitlines()) - 2:,} frames\n"
     return [line.split("\t") for line in path.read_text().splitlines()]
 
 
