@@ -57,8 +57,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "sidecar": ("export", "--quiet", "--force", "--sidecar", "-o", "OUTPUT", "CAPTURE"),
     "anonymise": ("anonymise", "--quiet", "--force", "-o", "OUTPUT.pcapng", "CAPTURE"),
     "diff": ("diff", "--quiet", "CAPTURE", "CAPTURE"),
-    # one interval: each has the work of the connections that are open, of which a live pass keeps 4,096 at most, and
-    # families with more of them last longer
+    # one interval: each has a little work for each connection that is open, of which a live pass keeps 4,096 at most,
+    # and families with more of them last longer
     "watch": ("watch", "--no-follow", "--json", "--interval", "86400s", "CAPTURE"),
     "taps": ("cycles", "--legs", "--quiet", "--tap", "a=CAPTURE", "--tap", "b=TARGET"),
     "fleet": ("fleet", "run", "--workers", "1", "-o", "OUTPUT.fleet", "CAPTURE"),

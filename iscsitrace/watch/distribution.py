@@ -38,12 +38,15 @@ class Distribution:
         self._most = -math.inf
         # the largest lower bounds, ascending
         self._bounds: Array = _NONE
+        self._named: dict[str, int | None] | None = None
+        """The percentiles without commands in flight, until more values come."""
 
     def add(self, values: Array) -> None:
         """Adds int64 values; nulls of a masked array are left out."""
         known = values.compressed() if isinstance(values, np.ma.MaskedArray) else np.asarray(values)
         if not len(known):
             return
+        self._named = None
         self._least = min(self._least, int(known.min()))
         self._most = max(self._most, int(known.max()))
         self.count += len(known)
@@ -52,6 +55,7 @@ class Distribution:
 
     def add_bounds(self, values: Array) -> None:
         """Adds lower bounds of values that are above all others: commands that never got a status."""
+        self._named = None
         self.open_count += len(values)
         self._bounds = np.sort(np.concatenate([self._bounds, values]))[-self._exact :]
         self._compress()
@@ -61,6 +65,13 @@ class Distribution:
 
         ``in_flight`` are bounds for now: those above all values count (:func:`waits.slowest`).
         """
+        if len(in_flight):
+            return self._percentiles(in_flight)
+        if self._named is None:
+            self._named = self._percentiles(in_flight)
+        return self._named
+
+    def _percentiles(self, in_flight: Array) -> dict[str, int | None]:
         bounds = waits.slowest(np.array([max(self._most, 0)]), self._bounds, in_flight)
         if self._counts is None:
             found = np.concatenate(self._parts) if self._parts else _NONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -267,9 +267,16 @@ def load_of(cycles: Table, waited: Waits, length_ns: int, in_flight: NDArray[Any
 
 
 def transports_of(
-    now: Iterable[dict[str, Any]], senders: Table, before: dict[tuple[int, bool], dict[str, int]]
+    now: Iterable[dict[str, Any]],
+    senders: Table,
+    before: dict[tuple[int, bool], dict[str, int]],
+    quiet: Set[int] = frozenset(),
 ) -> dict[int, Transport]:
-    """The senders of every connection; ``before`` holds their counts at the end of the last interval and is updated."""
+    """The senders of every connection but those that are ``quiet``; ``before`` holds their counts at the end of the
+    last interval and is updated.
+    """
+    if quiet:
+        senders = senders.select(~np.isin(senders.raw("connection"), [*quiet]))
     names = [*(f"{cause}_count" for cause in CAUSES), "spurious_count"]
     rows = {
         (row["connection"], row["to_target"]): row
@@ -277,9 +284,9 @@ def transports_of(
     }
     found = {}
     for connection in now:
-        if "to_target" not in connection:
-            continue
         number = connection["connection"]
+        if "to_target" not in connection or number in quiet:
+            continue
         own = [rows.get((number, to_target)) for to_target in (True, False)]
         since = dict.fromkeys(names, 0)
         total = 0
@@ -302,7 +309,8 @@ def transports_of(
             retransmitted_total=total,
         )
     for key in before.keys() - rows.keys():
-        del before[key]
+        if key[0] not in quiet:
+            del before[key]
     return found
 
 

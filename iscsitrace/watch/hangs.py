@@ -40,6 +40,8 @@ NO_HANG: Final = Hang()
 def hang_of(now: Iterable[Mapping[str, Any]], at_ns: int) -> Hang:
     """The hang of a connection, or of the connections of a session, from their rows of ``View.now``."""
     rows = list(now)
+    if not any(len(row["begun_ns"]) for row in rows) and all(row["oldest_io_ns"] is None for row in rows):
+        return NO_HANG
     ages_ns = at_ns - np.concatenate([np.zeros(0, dtype=np.int64), *(row["begun_ns"] for row in rows)])
     waits_ns = min((row["oldest_io_ns"] for row in rows if row["oldest_io_ns"] is not None), default=at_ns)
     # later progress was before the clock was set back

@@ -7,7 +7,7 @@ open connection for a while. Beyond a number of series what is new counts under 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -131,28 +131,52 @@ class Meters:
         self._series_max = series_max
         self._out: set[int] = set()
         """Sessions in an outage."""
+        self._last: dict[int, _Place] = {}
+        """Where each connection of the last interval counted."""
 
     def add(
         self, sessions: Sequence[Line], connections: Sequence[Line], cycles: Table, waited: Waits, to_ns: int
     ) -> None:
         """Adds an interval that ended at ``to_ns``: its lines, and the commands that left."""
         self._series = sum(counts.series for counts in self.paths.values())
-        names = {line.number: line.names for line in sessions}
-        of_connection = {line.number: self._kept(_path(line, names)) for line in connections}
+        last, self._last = self._last, self._places({line.number: line for line in sessions}, connections)
+        of_connection = {number: place.path for number, place in self._last.items()}
         self.of_session = {line.number: of_connection[line.connections[0]] for line in sessions if line.connections[:1]}
         self._count_commands(of_connection, cycles, waited)
-        for counts in self.paths.values():
-            counts.now = Gauges()
+        # a line that stayed as it was adds nothing to a count, and its path keeps its gauges
+        changed = {number for number, place in self._last.items() if not place.is_that_of(last.get(number))}
+        paths = {of_connection[number] for number in changed}
+        paths |= {last[number].path for number in last.keys() - of_connection.keys() | changed & last.keys()}
+        for path in paths & self.paths.keys():
+            self.paths[path].now = Gauges()
         for line in connections:
-            self._add_connection(self.paths[of_connection[line.number]], line, to_ns)
-        self._out &= names.keys()
+            path = of_connection[line.number]
+            counts = self.paths[path]
+            if line.is_open or counts.open_ns is None:
+                counts.open_ns = to_ns
+            if line.number in changed:
+                _count(counts, line)
+            if path in paths:
+                _show(counts.now, line)
+        self._out &= {line.number for line in sessions}
         for line in sessions:
             if line.number in self.of_session:
-                self._add_session(self.paths[self.of_session[line.number]], line)
+                path = self.of_session[line.number]
+                self._add_session(self.paths[path], line, is_shown=path in paths)
         # a clock that was set back makes no path old
         for path, counts in list(self.paths.items()):
             if counts.open_ns is not None and to_ns - counts.open_ns > STAYS_NS:
                 del self.paths[path]
+
+    def _places(self, sessions: dict[int, Line], connections: Sequence[Line]) -> dict[int, _Place]:
+        """Where each connection counts."""
+        found = {}
+        for line in connections:
+            session, last = sessions.get(line.names["session"]), self._last.get(line.number)
+            is_same = last is not None and last.line is line and last.session is session
+            named = last.named if last and is_same else _path(line, session.names if session else {})
+            found[line.number] = _Place(line, session, named, self._kept(named))
+        return found
 
     def _kept(self, path: Path) -> Path:
         """The path, or OTHER where there is no room for it."""
@@ -208,27 +232,10 @@ class Meters:
             self._series += cost
         return self.paths[path].units.setdefault(lun, Unit())
 
-    def _add_connection(self, counts: Counts, line: Line, to_ns: int) -> None:
-        now = counts.now
-        now.connection_count += line.is_open
-        if line.is_open or counts.open_ns is None:
-            counts.open_ns = to_ns
-        if line.budget:
-            counts.parts_ns.update(line.budget.parts_ns)
-        now.in_flight += line.open_task_count
-        now.oldest_ns = max(now.oldest_ns, line.hang.oldest_ns)
-        for transport in line.transports.values():
-            counts.retransmissions.update({cause: transport.retransmissions[cause] for cause in CAUSES})
-            now.rtt_smoothed_ns = _most(now.rtt_smoothed_ns, transport.rtt_smoothed_ns)
-            now.rtt_min_ns = min(
-                (each for each in (now.rtt_min_ns, transport.rtt_min_ns) if each is not None), default=None
-            )
-        if line.owin_peak_bytes is not None:
-            now.owin_peak_bytes = (now.owin_peak_bytes or 0) + line.owin_peak_bytes
-
-    def _add_session(self, counts: Counts, line: Line) -> None:
-        counts.now.session_count += line.is_open
-        counts.now.no_progress_ns = max(counts.now.no_progress_ns, line.hang.no_progress_ns)
+    def _add_session(self, counts: Counts, line: Line, *, is_shown: bool) -> None:
+        if is_shown:
+            counts.now.session_count += line.is_open
+            counts.now.no_progress_ns = max(counts.now.no_progress_ns, line.hang.no_progress_ns)
         is_out = line.hang.is_shown
         if is_out and line.number not in self._out:
             counts.outages += 1
@@ -241,8 +248,44 @@ class Meters:
         yield from sorted(self.paths.items())
 
 
-def _path(line: Line, names: dict[int, dict[str, Any]]) -> Path:
-    own = names.get(line.names["session"], {})
+@dataclass(eq=False)
+class _Place:
+    """Where a connection counts: with these lines of it and of its session."""
+
+    line: Line
+    session: Line | None
+    named: Path
+    path: Path
+    """The same, or OTHER where there was no room for it."""
+
+    def is_that_of(self, other: _Place | None) -> bool:
+        """Whether nothing changed since the other."""
+        return (
+            other is not None and self.line is other.line and self.session is other.session and self.path == other.path
+        )
+
+
+def _count(counts: Counts, line: Line) -> None:
+    if line.budget:
+        counts.parts_ns.update(line.budget.parts_ns)
+    for transport in line.transports.values():
+        counts.retransmissions.update({cause: transport.retransmissions[cause] for cause in CAUSES})
+
+
+def _show(now: Gauges, line: Line) -> None:
+    now.connection_count += line.is_open
+    now.in_flight += line.open_task_count
+    now.oldest_ns = max(now.oldest_ns, line.hang.oldest_ns)
+    for transport in line.transports.values():
+        now.rtt_smoothed_ns = _most(now.rtt_smoothed_ns, transport.rtt_smoothed_ns)
+        now.rtt_min_ns = min(
+            (each for each in (now.rtt_min_ns, transport.rtt_min_ns) if each is not None), default=None
+        )
+    if line.owin_peak_bytes is not None:
+        now.owin_peak_bytes = (now.owin_peak_bytes or 0) + line.owin_peak_bytes
+
+
+def _path(line: Line, own: Mapping[str, Any]) -> Path:
     address = str(line.names["initiator"]).rpartition(":")[0].strip("[]")
     return Path(
         printable(own.get("initiator_name") or address), printable(own.get("target_name") or ""), line.names["target"]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +24,11 @@ from iscsitrace.watch.figures import NO_LOAD, NOTHING, Line, Load, Transport, bu
 from iscsitrace.watch.findings import Findings, Found
 from iscsitrace.watch.hangs import NO_HANG, Hang, hang_of
 from iscsitrace.watch.meters import Meters
+from iscsitrace.watch.quiet import Quiet, is_closed
 from iscsitrace.watch.totals import Totals
 from iscsitrace.wording.cells import endpoint
 
 PATIENCE_S = 0.2
-_FINS: Final = ("fin_to_target_ns", "fin_to_initiator_ns")
-_RESETS: Final = ("rst_to_target_ns", "rst_to_initiator_ns")
 
 
 @dataclass(frozen=True)
@@ -121,6 +120,11 @@ class Watcher:
         self._has_findings = has_findings
         self._latencies: dict[int | None, Distribution] = defaultdict(_for_display)
         self._of_connections: dict[int, Distribution] = defaultdict(_for_display)
+        self._quiet = Quiet()
+        self._lines: dict[int, Line] = {}
+        """The connections of the last interval."""
+        self._of_sessions: dict[int, Line] = {}
+        """The sessions of the last interval."""
         self._counts: dict[tuple[int, bool], dict[str, int]] = {}
         self._counters: dict[str, int] = {}
         self._packet_count = 0
@@ -193,11 +197,16 @@ class Watcher:
         if len(forgotten) or is_last:
             self.totals.forget_sessions(set(trace.sessions.raw("session").tolist()))
         length_ns = view.to_ns - view.from_ns
-        transports = transports_of(view.now, trace.senders, self._counts)
+        budgets = budget.of_connections(trace.budget)
+        kind = (length_ns, is_last, self.live.pace.is_reduced)
+        quiet = self._quiet.update(view, budgets, kind) & self._lines.keys()
+        transports = transports_of(view.now, trace.senders, self._counts, quiet)
         _add(self._latencies[None], waited)
-        hangs = {row["connection"]: hang_of([row], view.to_ns) for row in view.now}
-        connections = self._connections(view, waited, transports, hangs, length_ns)
-        sessions = self._sessions(view, waited, connections, length_ns)
+        hangs = {row["connection"]: hang_of([row], view.to_ns) for row in view.now if row["connection"] not in quiet}
+        connections = self._connections(view, waited, transports, hangs, budgets, quiet)
+        sessions = self._sessions(view, waited, connections, quiet)
+        self._lines = {line.number: line for line in connections}
+        self._of_sessions = {line.number: line for line in sessions}
         in_flight = _old(hangs.values())
         self.meters.add(sessions, connections, cycles, waited, view.to_ns)
         if self._has_findings and not is_last and self.findings.is_due(view.to_ns):
@@ -231,55 +240,60 @@ class Watcher:
         return self.last
 
     def _connections(
-        self, view: View, waited: Waits, transports: dict[int, Transport], hangs: dict[int, Hang], length_ns: int
+        self,
+        view: View,
+        waited: Waits,
+        transports: dict[int, Transport],
+        hangs: dict[int, Hang],
+        budgets: budget.Budgets,
+        quiet: Set[int],
     ) -> list[Line]:
-        trace = view.trace
-        budgets = budget.of_connections(trace.budget)
+        trace, length_ns = view.trace, view.to_ns - view.from_ns
         now = {row["connection"]: row for row in view.now}
         nothing = replace(NO_LOAD, length_ns=length_ns)
         old = {number: _old([hang]) for number, hang in hangs.items() if hang.old_ns}
         loads = loads_of(trace.cycles, waited, trace.cycles.raw("connection"), length_ns, old)
         latencies = _parts(waited, trace.cycles.raw("connection"))
-        lines = []
         # a closed connection is shown only while it has new commands
-        shown = np.isin(trace.connections.raw("connection"), [*now, *loads]) & trace.connections.raw("is_iscsi")
+        numbers = trace.connections.raw("connection")
+        shown = np.isin(numbers, [*now, *loads]) & trace.connections.raw("is_iscsi")
+        lines = {number: self._lines[number] for number in quiet}
+        closed = set(numbers[is_closed(trace.connections)].tolist())
+        new = shown & ~np.isin(numbers, [*quiet])
         columns = ("connection", "session", "initiator_address", "initiator_port", "target_address", "target_port")
-        for row in trace.connections.select(shown).rows((*columns, *_FINS, *_RESETS, "time_last_ns")):
+        for row in trace.connections.select(new).rows((*columns, "time_last_ns")):
             number = row["connection"]
             open_task_count = now[number]["open_task_count"] if number in now else 0
-            is_past = _is_closed(row) and row["time_last_ns"] < view.from_ns and not open_task_count
+            is_past = number in closed and row["time_last_ns"] < view.from_ns and not open_task_count
             latency = self._of_connections[number]
             if number in latencies:
                 _add(latency, latencies[number])
             transport = transports.get(number)
-            lines.append(
-                Line(
-                    "connection",
-                    number,
-                    loads.get(number, nothing),
-                    budgets.get(number),
-                    open_task_count,
-                    latency.percentiles(old.get(number, NOTHING)),
-                    {
-                        "session": row["session"],
-                        "initiator": endpoint(row, "initiator"),
-                        "target": endpoint(row, "target"),
-                    },
-                    (number,),
-                    {number: transport} if transport else {},
-                    number in now,
-                    hangs.get(number, NO_HANG),
-                    is_past and number not in loads,
-                )
+            lines[number] = Line(
+                "connection",
+                number,
+                loads.get(number, nothing),
+                budgets.get(number),
+                open_task_count,
+                latency.percentiles(old.get(number, NOTHING)),
+                {
+                    "session": row["session"],
+                    "initiator": endpoint(row, "initiator"),
+                    "target": endpoint(row, "target"),
+                },
+                (number,),
+                {number: transport} if transport else {},
+                number in now,
+                hangs.get(number, NO_HANG),
+                is_past and number not in loads,
             )
-        return lines
+        return [lines[number] for number in numbers[shown].tolist()]
 
-    def _sessions(self, view: View, waited: Waits, connections: list[Line], length_ns: int) -> list[Line]:
-        trace = view.trace
+    def _sessions(self, view: View, waited: Waits, connections: list[Line], quiet: Set[int]) -> list[Line]:
+        trace, length_ns = view.trace, view.to_ns - view.from_ns
         budgets = budget.of_sessions(trace.budget)
         now = {row["connection"]: row for row in view.now}
         nothing = replace(NO_LOAD, length_ns=length_ns)
-        lines = []
         of_session: dict[int | None, list[Line]] = defaultdict(list)
         for line in connections:
             of_session[line.names["session"]].append(line)
@@ -294,29 +308,36 @@ class Watcher:
             del self._latencies[gone]
         shown = np.isin(trace.sessions.raw("session"), [number for number in of_session if number is not None])
         names = ("session", "session_type", "initiator_name", "target_name")
+        numbers = trace.sessions.raw("session")[shown].tolist()
+        lines = {
+            number: last
+            for number in numbers
+            if (last := self._of_sessions.get(number))
+            and number not in loads
+            and _is_quiet(last, of_session[number], quiet)
+        }
+        shown &= ~np.isin(trace.sessions.raw("session"), [*lines])
         for row in trace.sessions.select(shown).rows(names):
             number = row["session"]
             members = of_session[number]
             latency = self._latencies[number]
             if number in latencies:
                 _add(latency, latencies[number])
-            lines.append(
-                Line(
-                    "session",
-                    number,
-                    loads.get(number, nothing),
-                    budgets.get(number),
-                    sum(line.open_task_count for line in members),
-                    latency.percentiles(old.get(number, NOTHING)),
-                    {name: row[name] for name in ("session_type", "initiator_name", "target_name")},
-                    tuple(line.number for line in members),
-                    {number: each for line in members for number, each in line.transports.items()},
-                    any(line.is_open for line in members),
-                    hang_of([now[line.number] for line in members if line.number in now], view.to_ns),
-                    all(line.is_past for line in members),
-                )
+            lines[number] = Line(
+                "session",
+                number,
+                loads.get(number, nothing),
+                budgets.get(number),
+                sum(line.open_task_count for line in members),
+                latency.percentiles(old.get(number, NOTHING)),
+                {name: row[name] for name in names[1:]},
+                tuple(line.number for line in members),
+                {number: each for line in members for number, each in line.transports.items()},
+                any(line.is_open for line in members),
+                hang_of([now[line.number] for line in members if line.number in now], view.to_ns),
+                all(line.is_past for line in members),
             )
-        return lines
+        return [lines[number] for number in numbers]
 
     def _health(self, counters: Any) -> list[dict[str, Any]]:
         entries = health.by_name(counters)
@@ -330,9 +351,10 @@ def _present(lines: list[Line]) -> list[Line]:
     return [line for line in lines if not line.is_past]
 
 
-def _is_closed(connection: dict[str, Any]) -> bool:
-    fins, resets = ([connection[name] is not None for name in names] for names in (_FINS, _RESETS))
-    return all(fins) or any(resets)
+def _is_quiet(session: Line, connections: list[Line], quiet: Set[int]) -> bool:
+    """Whether it has the connections of the last interval, and nothing happened to them."""
+    numbers = tuple(line.number for line in connections)
+    return session.connections == numbers and quiet >= set(numbers)
 
 
 def _for_display() -> Distribution:

@@ -109,7 +109,7 @@ class Reported:
     def report(self, to_ns: int, packet_count: int, *, forgotten: int = 0, is_last: bool = False) -> Report:
         trace = SimpleNamespace(
             table=table, cycles=table("cycles"), sessions=table("sessions"), senders=None, counters=None,
-            packet_count=packet_count, inputs=[],
+            connections=table("connections"), budget=table("budget"), packet_count=packet_count, inputs=[],
         )  # fmt: skip
         gone = table("connections", *({"connection": number} for number in range(forgotten)))
         view: Any = SimpleNamespace(
