@@ -251,10 +251,16 @@ pub fn effective<'a>(known: Option<&Key>, initiator: Option<&'a str>, target: Op
             Value::Boolean => text::boolean(text).is_some(),
             Value::List | Value::Text => true,
         };
-        [&mut found.initiator, &mut found.target]
-            .into_iter()
-            .filter(|text| !is_value(text))
-            .for_each(|text| *text = Cow::default());
+        let is_one = found.initiator == found.target;
+        if !is_value(&found.initiator) {
+            found.initiator = Cow::default();
+            if is_one {
+                found.target = Cow::default();
+            }
+        }
+        if !is_one && !is_value(&found.target) {
+            found.target = Cow::default();
+        }
     }
     found
 }
@@ -293,6 +299,7 @@ fn agreed<'a>(known: Option<&Key>, initiator: Option<&'a str>, target: Option<&'
 
 fn combine<'a>(result: ResultFunction, initiator: Cow<'a, str>, target: Cow<'a, str>) -> Cow<'a, str> {
     let is_of_initiator = match result {
+        Minimum | Maximum if initiator == target && !target.contains(['x', 'X']) => false,
         Minimum | Maximum => {
             let Some((a, b)) = text::numeric(&initiator).zip(text::numeric(&target)) else { return target };
             let is_of_initiator = if result == Minimum { a < b } else { a > b };
