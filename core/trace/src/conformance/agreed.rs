@@ -27,8 +27,8 @@ pub struct Agreed {
     pub data_pdu_in_order: Option<bool>,
     /// DataSequenceInOrder.
     pub data_sequence_in_order: Option<bool>,
-    /// ErrorRecoveryLevel.
-    pub error_recovery_level: Option<u32>,
+    /// Whether ErrorRecoveryLevel is above 0.
+    pub can_recover: Option<bool>,
     /// MaxRecvDataSegmentLength of the target and of the initiator: the longest data segment to the target, to the initiator.
     pub longest_data_bytes: [Option<u32>; 2],
 }
@@ -68,7 +68,7 @@ impl Agreed {
             OperationalKey::MaxOutstandingR2T => self.max_outstanding_r2t = count(),
             OperationalKey::DataPduInOrder => self.data_pdu_in_order = truth(),
             OperationalKey::DataSequenceInOrder => self.data_sequence_in_order = truth(),
-            OperationalKey::ErrorRecoveryLevel => self.error_recovery_level = count(),
+            OperationalKey::ErrorRecoveryLevel => self.can_recover = count().map(|level| level > 0),
             OperationalKey::MaxRecvDataSegmentLength => {
                 let longest = value();
                 self.longest_data_bytes = [number(&longest.target), number(&longest.initiator)];

@@ -40,20 +40,47 @@ struct TextRound {
     transfer_tag: Option<u32>,
 }
 
-/// The login of a connection, and its text rounds.
+/// A login of which all was seen so far.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
-pub(super) struct Login {
-    /// Whether all of it was seen so far.
-    is_seen: bool,
+struct Seen {
     /// The stage of the next request.
     stage: Option<u8>,
     tag: Option<u32>,
     request: Option<Request>,
-    requests: u32,
     /// Whether the text of the initiator, of the target goes on in its next PDU.
     is_continued: [bool; 2],
     text_bytes: usize,
-    text: Option<TextRound>,
+}
+
+/// The login of a connection, and its text rounds.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(super) struct Login {
+    /// Until its end.
+    seen: Option<Box<Seen>>,
+    text: Option<Box<TextRound>>,
+    /// Whether a request came.
+    has_begun: bool,
+}
+
+impl Seen {
+    /// The text of a PDU. Returns whether all of it was seen.
+    fn text(&mut self, pdu: &Pdu<'_>, keys: &login::Login, side: Side, at: Stamp, sight: &mut Sight<'_>) -> bool {
+        let (own, other) = (side as usize, 1 - side as usize);
+        let length = pdu.bhs().data_segment_length().unwrap_or(0) as usize;
+        if self.is_continued[other] && length > 0 && side == Side::Initiator {
+            sight.report(Found::new(Rule::L6, side, at));
+        }
+        self.text_bytes += length;
+        if pdu.data.len() < length || self.text_bytes > TEXT_MAX || keys.judged.is_cut {
+            // it may have had any key
+            return false;
+        }
+        self.is_continued[own] = pdu.bhs().is_continue() == Some(true);
+        for &(rule, place) in &keys.judged.broken {
+            sight.report(Found::new(rule, side, at).only_seen(place as u64));
+        }
+        true
+    }
 }
 
 impl Login {
@@ -64,13 +91,13 @@ impl Login {
         &mut self,
         pdu: &Pdu<'_>,
         opcode: Opcode,
-        login: &login::Login,
+        keys: &login::Login,
         sight: &mut Sight<'_>,
     ) -> Option<Agreed> {
         let (bhs, at) = (pdu.bhs(), pdu.first);
         match opcode {
-            Opcode::LoginRequest => self.request(pdu, login, at, sight),
-            Opcode::LoginResponse => return self.response(pdu, login, at, sight),
+            Opcode::LoginRequest => self.request(pdu, keys, at, sight),
+            Opcode::LoginResponse => return self.response(pdu, keys, at, sight),
             Opcode::TextRequest => self.text_request(bhs, at, sight),
             Opcode::TextResponse => self.text_response(bhs, at, sight),
             _ => {}
@@ -78,23 +105,20 @@ impl Login {
         None
     }
 
-    fn request(&mut self, pdu: &Pdu<'_>, login: &login::Login, at: Stamp, sight: &mut Sight<'_>) {
+    fn request(&mut self, pdu: &Pdu<'_>, keys: &login::Login, at: Stamp, sight: &mut Sight<'_>) {
         let bhs = pdu.bhs();
         let found = |rule| Found::new(rule, Side::Initiator, at);
-        if self.requests == 0 {
-            self.is_seen = sight.is_whole;
-            self.tag = bhs.initiator_task_tag();
-        }
-        self.requests += 1;
-        if !self.is_seen {
-            return;
-        }
         let (tag, stage) = (bhs.initiator_task_tag(), bhs.current_stage());
-        if tag != self.tag {
-            sight.report(found(Rule::L6).seen(tag.unwrap_or(0), self.tag.unwrap_or(0)));
-            self.tag = tag;
+        if !self.has_begun {
+            self.has_begun = true;
+            self.seen = sight.is_whole.then(|| Box::new(Seen { tag, ..Seen::default() }));
         }
-        if let (Some(seen), Some(expected)) = (stage, self.stage)
+        let Some(login) = &mut self.seen else { return };
+        if tag != login.tag {
+            sight.report(found(Rule::L6).seen(tag.unwrap_or(0), login.tag.unwrap_or(0)));
+            login.tag = tag;
+        }
+        if let (Some(seen), Some(expected)) = (stage, login.stage)
             && seen != expected
         {
             sight.report(found(Rule::L1).seen(seen, expected));
@@ -104,26 +128,29 @@ impl Login {
             // T asks to go on
             sight.report(found(Rule::L1).seen(next, if stage == 0 { 1_u8 } else { FULL_FEATURE_PHASE }));
         }
-        self.stage = stage;
-        self.request = Some(Request {
+        login.stage = stage;
+        login.request = Some(Request {
             tag,
             stage,
             next_stage: bhs.next_stage(),
             is_transit: bhs.is_transit() == Some(true),
             is_continued: bhs.is_continue() == Some(true),
         });
-        self.text(pdu, login, Side::Initiator, at, sight);
+        if !login.text(pdu, keys, Side::Initiator, at, sight) {
+            self.seen = None;
+        }
     }
 
-    fn response(&mut self, pdu: &Pdu<'_>, login: &login::Login, at: Stamp, sight: &mut Sight<'_>) -> Option<Agreed> {
+    fn response(&mut self, pdu: &Pdu<'_>, keys: &login::Login, at: Stamp, sight: &mut Sight<'_>) -> Option<Agreed> {
         let bhs = pdu.bhs();
         let found = |rule| Found::new(rule, Side::Target, at);
         if bhs.status_class() != Some(0) {
             // the login ends here
-            self.forget();
+            self.seen = None;
             return None;
         }
-        let request = self.request.take().filter(|_| self.is_seen)?;
+        let login = self.seen.as_mut()?;
+        let request = login.request.take()?;
         let (stage, next_stage) = (bhs.current_stage(), bhs.next_stage());
         if bhs.initiator_task_tag() != request.tag {
             sight.report(found(Rule::L6).seen(bhs.initiator_task_tag().unwrap_or(0), request.tag.unwrap_or(0)));
@@ -141,40 +168,16 @@ impl Login {
         if request.is_continued && bhs.data_segment_length().unwrap_or(0) > 0 {
             sight.report(found(Rule::L6));
         }
-        self.text(pdu, login, Side::Target, at, sight);
-        self.stage = next_stage.or(request.stage);
+        if !login.text(pdu, keys, Side::Target, at, sight) {
+            self.seen = None;
+            return None;
+        }
+        login.stage = next_stage.or(request.stage);
         if next_stage != Some(FULL_FEATURE_PHASE) {
             return None;
         }
-        if !self.is_seen {
-            return None;
-        }
-        self.forget();
-        Some(end(login, at, sight))
-    }
-
-    /// The login is over.
-    fn forget(&mut self) {
-        *self = Self { requests: self.requests, text: self.text, ..Self::default() };
-    }
-
-    /// The text of a PDU.
-    fn text(&mut self, pdu: &Pdu<'_>, login: &login::Login, side: Side, at: Stamp, sight: &mut Sight<'_>) {
-        let (own, other) = (side as usize, 1 - side as usize);
-        let length = pdu.bhs().data_segment_length().unwrap_or(0) as usize;
-        if self.is_continued[other] && length > 0 && side == Side::Initiator {
-            sight.report(Found::new(Rule::L6, side, at));
-        }
-        self.text_bytes += length;
-        if pdu.data.len() < length || self.text_bytes > TEXT_MAX || login.judged.is_cut {
-            // it may have had any key
-            self.forget();
-            return;
-        }
-        self.is_continued[own] = pdu.bhs().is_continue() == Some(true);
-        for &(rule, place) in &login.judged.broken {
-            sight.report(Found::new(rule, side, at).only_seen(place as u64));
-        }
+        self.seen = None;
+        Some(end(keys, at, sight))
     }
 
     fn text_request(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
@@ -184,25 +187,26 @@ impl Login {
             sight.report(Found::new(Rule::L6, Side::Initiator, at).only_seen(transfer_tag));
         }
         if transfer_tag != RESERVED_TAG && sight.is_whole {
-            let round = self.text.filter(|round| round.tag == tag && round.transfer_tag == Some(transfer_tag));
-            if round.is_none() {
-                let expected = self.text.and_then(|round| round.transfer_tag).unwrap_or(RESERVED_TAG);
+            let is_of_round = |round: &&TextRound| round.tag == tag && round.transfer_tag == Some(transfer_tag);
+            if self.text.as_deref().filter(is_of_round).is_none() {
+                let expected = self.text.as_ref().and_then(|round| round.transfer_tag).unwrap_or(RESERVED_TAG);
                 sight.report(Found::new(Rule::L6, Side::Initiator, at).seen(transfer_tag, expected));
             }
         }
-        self.text = Some(TextRound { tag, is_final, transfer_tag: None });
+        self.text = Some(Box::new(TextRound { tag, is_final, transfer_tag: None }));
     }
 
     fn text_response(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
         let (Some(transfer_tag), Some(is_final)) = (bhs.target_transfer_tag(), bhs.is_final()) else { return };
-        let Some(round) = self.text.take().filter(|round| round.tag == bhs.initiator_task_tag()) else { return };
+        let Some(mut round) = self.text.take().filter(|round| round.tag == bhs.initiator_task_tag()) else { return };
         // a text that is over has no tag, one that goes on has one; the initiator must be done, too
         let is_tagged = transfer_tag != RESERVED_TAG;
         if is_final == is_tagged || (is_final && !round.is_final) {
             sight.report(Found::new(Rule::L6, Side::Target, at).only_seen(transfer_tag));
         }
         if !is_final {
-            self.text = Some(TextRound { transfer_tag: Some(transfer_tag), ..round });
+            round.transfer_tag = Some(transfer_tag);
+            self.text = Some(round);
         }
     }
 }

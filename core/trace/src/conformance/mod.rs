@@ -6,8 +6,12 @@
 //! violations  the rows that come out, bounded
 //! agreed      the values of the login that decide what is allowed
 //! numbers     CmdSN, StatSN and what acknowledges them
-//! tasks       SCSI commands: tags, data, R2Ts, statuses, residuals
-//! exchanges   NOPs, task management, logouts, asynchronous messages, Rejects, SNACKs
+//! tasks       the open SCSI commands: tags, and what ends them
+//! task        one of them: data and R2Ts
+//! residual    its final response
+//! exchanges   logouts, asynchronous messages, Rejects and SNACKs
+//! pings       NOPs that ask for an answer
+//! management  task management
 //! login       stages, unanswered keys and text rounds
 //! keys        each key as it comes
 //! allegiance  the connection of each open task in a session of several
@@ -25,9 +29,13 @@ pub mod digests;
 mod exchanges;
 pub mod keys;
 mod login;
+mod management;
 mod numbers;
+mod pings;
+mod residual;
 pub mod rules;
 mod sight;
+mod task;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -53,41 +61,51 @@ use numbers::Numbers;
 use rules::{Rule, Side};
 use sight::Sight;
 pub(crate) use sight::{Command, Ended};
-use tasks::Tasks;
+pub(crate) use task::Task;
+pub(crate) use tasks::OfPass;
+use tasks::{Open, Tasks};
 use violations::{Found, Report};
 
 /// The states of the rooms.
 struct Parts<'a> {
     numbers: &'a mut Numbers,
-    tasks: &'a mut Tasks,
+    tasks: Open<'a>,
     exchanges: &'a mut Exchanges,
     login: &'a mut Login,
 }
 
-/// What the connection tells with a PDU.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Around {
+/// What the connection tells with a PDU, and where violations go.
+#[derive(Debug)]
+pub(crate) struct Around<'a> {
     /// Its number.
     pub connection: u32,
     /// Whether the initiator's name is known, which its first Login Request has.
     pub is_named: bool,
+    /// Its open tasks.
+    pub tasks: &'a mut OfPass,
+    /// The rows.
+    pub violations: &'a mut Violations,
+    /// For what has no room there.
+    pub counters: &'a mut Counters,
 }
 
-/// The judge of one connection.
+/// The judge of one connection. With many connections its lines are not in the caches: those that every PDU needs are side by
+/// side, and what few connections need is elsewhere, as long as they do.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[repr(C, align(64))]
 pub(crate) struct Judge {
+    /// What was agreed, once the login is over.
+    agreed: Agreed,
     /// Whether a PDU was seen.
     has_begun: bool,
     is_whole: bool,
-    /// What was agreed, once the login is over.
-    agreed: Agreed,
     /// Whether a PDU was seen that recovers from errors, or calls for it.
     has_recovered: bool,
-    numbers: Numbers,
-    tasks: Tasks,
     exchanges: Exchanges,
-    login: Login,
+    tasks: Tasks,
+    numbers: Numbers,
     digests: Digests,
+    login: Login,
     report: Report,
 }
 
@@ -104,9 +122,7 @@ impl Judge {
 
     /// Prefetches what it needs for a PDU of a command.
     pub(crate) fn prefetch(&self) {
-        iscsitrace_sys::prefetch_value(&self.agreed);
-        iscsitrace_sys::prefetch_value(&self.numbers);
-        iscsitrace_sys::prefetch_value(&self.tasks);
+        iscsitrace_sys::prefetch_value(self);
     }
 
     /// PDUs may have passed that were not seen.
@@ -114,19 +130,20 @@ impl Judge {
         self.is_whole = false;
         self.has_begun = true;
         self.numbers = Numbers::default();
-        self.tasks = Tasks::default();
+        self.tasks.begin_anew();
         self.exchanges = Exchanges::default();
         self.login = Login::default();
     }
 
-    fn parts<'a>(
-        &'a mut self,
-        around: Around,
-        violations: &'a mut Violations,
-        counters: &'a mut Counters,
-    ) -> (Sight<'a>, Parts<'a>) {
+    /// The pass ends a task for which the judge may still wait.
+    pub(crate) fn keep(&mut self, tag: u32, task: Task) {
+        self.tasks.keep(tag, task);
+    }
+
+    #[inline]
+    fn parts<'a>(&'a mut self, around: Around<'a>) -> (Sight<'a>, Parts<'a>) {
         let Self { is_whole, agreed, has_recovered, report, numbers, tasks, exchanges, login, .. } = self;
-        let is_recovering = *has_recovered || agreed.error_recovery_level.is_some_and(|level| level > 0);
+        let is_recovering = *has_recovered || agreed.can_recover == Some(true);
         let sight = Sight {
             is_whole: *is_whole,
             is_recovering,
@@ -134,10 +151,10 @@ impl Judge {
             agreed,
             connection: around.connection,
             report,
-            violations,
-            counters,
+            violations: around.violations,
+            counters: around.counters,
         };
-        (sight, Parts { numbers, tasks, exchanges, login })
+        (sight, Parts { numbers, tasks: Open { tasks, of_pass: around.tasks }, exchanges, login })
     }
 
     /// A header of the target: its PDU follows with [`Judge::take`], possibly behind what the initiator does upon it.
@@ -147,35 +164,20 @@ impl Judge {
     }
 
     /// The header of a SCSI Command: its answers may come before its last bytes.
-    pub(crate) fn command(
-        &mut self,
-        bhs: Bhs<'_>,
-        first: Stamp,
-        command: Command,
-        around: Around,
-        violations: &mut Violations,
-        counters: &mut Counters,
-    ) {
+    #[inline]
+    pub(crate) fn command(&mut self, bhs: Bhs<'_>, first: Stamp, command: Command, around: Around<'_>) {
         if bhs.as_bytes().len() < LENGTH_BYTES {
             self.begin_anew();
             return;
         }
-        let (mut sight, parts) = self.parts(around, violations, counters);
+        let (mut sight, mut parts) = self.parts(around);
         parts.exchanges.command(bhs, first, &mut sight);
         parts.tasks.command(bhs, first, command, &mut sight);
     }
 
     /// A PDU, complete or as far as it will ever be.
     #[inline]
-    pub(crate) fn take(
-        &mut self,
-        pdu: &Pdu<'_>,
-        opcode: Opcode,
-        around: Around,
-        login_keys: &iscsi::login::Login,
-        violations: &mut Violations,
-        counters: &mut Counters,
-    ) {
+    pub(crate) fn take(&mut self, pdu: &Pdu<'_>, opcode: Opcode, login_keys: &iscsi::login::Login, around: Around<'_>) {
         if !self.has_begun {
             self.has_begun = true;
             self.is_whole = opcode == Opcode::LoginRequest && around.is_named;
@@ -187,13 +189,13 @@ impl Judge {
             return;
         }
         let bhs = pdu.bhs();
-        let (mut sight, Parts { numbers, tasks, exchanges, login }) = self.parts(around, violations, counters);
+        let (mut sight, Parts { numbers, mut tasks, exchanges, login }) = self.parts(around);
         if opcode.is_initiator() {
             numbers.of_initiator(bhs, opcode, pdu.first, &mut sight);
         } else {
             numbers.of_target(bhs, opcode, pdu.first, &mut sight);
         }
-        exchanges.take(bhs, pdu.data, opcode, pdu.first, (numbers, tasks), &mut sight);
+        exchanges.take(bhs, pdu.data, opcode, pdu.first, (numbers, &mut tasks), &mut sight);
         if opcode == Opcode::Reject {
             tasks.reject(Bhs::new(pdu.data), pdu.first, &mut sight);
         }
@@ -211,23 +213,22 @@ impl Judge {
         pdu: &Pdu<'_>,
         opcode: Opcode,
         allegiance: &mut Allegiance,
-        around: Around,
-        violations: &mut Violations,
-        counters: &mut Counters,
+        around: Around<'_>,
     ) {
         let bhs = pdu.bhs();
         let Some(tag) = bhs.initiator_task_tag().filter(|_| self.is_whole) else { return };
+        let connection = around.connection;
         match opcode {
-            Opcode::ScsiCommand => allegiance.command(tag, around.connection),
+            Opcode::ScsiCommand => allegiance.command(tag, connection),
             Opcode::TaskManagementRequest if bhs.function() == Some(TASK_REASSIGN) => allegiance.give_up(),
             Opcode::DataOut | Opcode::DataIn | Opcode::ReadyToTransfer | Opcode::ScsiResponse => {
-                if !self.tasks.knows(tag) && allegiance.other(tag, around.connection).is_some() {
+                let (mut sight, Parts { tasks, .. }) = self.parts(around);
+                if !tasks.knows(tag) && allegiance.other(tag, connection).is_some() {
                     let side = if opcode.is_initiator() { Side::Initiator } else { Side::Target };
-                    let (mut sight, _) = self.parts(around, violations, counters);
                     sight.report(Found::new(Rule::T8, side, pdu.first).only_seen(tag));
                 }
                 if opcode == Opcode::ScsiResponse || bhs.has_status() == Some(true) {
-                    allegiance.end(tag, around.connection);
+                    allegiance.end(tag, connection);
                 }
             }
             _ => {}
@@ -250,14 +251,8 @@ impl Judge {
     }
 
     /// The end of the connection, behind its last PDU.
-    pub(crate) fn finish(
-        &mut self,
-        ended: Ended,
-        around: Around,
-        violations: &mut Violations,
-        counters: &mut Counters,
-    ) {
-        let (mut sight, parts) = self.parts(around, violations, counters);
+    pub(crate) fn finish(&mut self, ended: Ended, around: Around<'_>) {
+        let (mut sight, parts) = self.parts(around);
         parts.exchanges.finish(ended, &mut sight);
     }
 }

@@ -51,36 +51,39 @@ impl Tags {
     }
 }
 
-/// The numbers of a connection since the last hole.
+/// The numbers of a connection since the last hole. What most PDUs need is in its first two cache lines, in this order.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
+#[repr(C)]
 pub(super) struct Numbers {
     next_cmd: Option<SerialNumber>,
-    skipped: Option<Skipped>,
     /// The CmdSN of the last immediate PDU, if no other came after it.
     immediate: Option<SerialNumber>,
-    tags: Tags,
     /// The last ExpCmdSN.
     exp_cmd: Option<SerialNumber>,
     /// The highest ExpCmdSN, and the PDU that said it.
-    exp_cmd_max: Option<(SerialNumber, Stamp)>,
+    exp_cmd_max: Option<SerialNumber>,
+    exp_cmd_max_by: Stamp,
     /// MaxCmdSN as an initiator keeps it: a lower one is ignored.
     max_cmd: Option<SerialNumber>,
     /// The same, and the next StatSN, by headers whose PDUs are not complete.
     max_cmd_said: Option<SerialNumber>,
     next_stat_said: Option<SerialNumber>,
-    /// The latest PDU whose ExpCmdSN and MaxCmdSN an initiator ignores.
-    ignored: Option<Stamp>,
-    /// The latest command that is not immediate, and how long after the one before it came.
+    /// The latest command that is not immediate.
     commanded_ns: Option<i64>,
-    interval_ns: Option<i64>,
     next_stat: Option<SerialNumber>,
-    /// The first StatSN since the last hole.
-    first_stat: Option<SerialNumber>,
+    exp_stat_max: Option<SerialNumber>,
+    skipped: Option<Box<Skipped>>,
+    /// The latest PDU whose ExpCmdSN and MaxCmdSN an initiator ignores.
+    ignored: Option<Box<Stamp>>,
     /// PDUs since the last status that carry the next StatSN without using it.
     carriers: u32,
-    exp_stat_max: Option<SerialNumber>,
+    /// Whether the latest command came soon after the one before it.
+    is_busy: bool,
     is_lagging: bool,
     is_frozen: bool,
+    /// The first StatSN since the last hole.
+    first_stat: Option<SerialNumber>,
+    tags: Tags,
 }
 
 impl Numbers {
@@ -95,6 +98,7 @@ impl Numbers {
     }
 
     /// A header of the target.
+    #[inline]
     pub(super) fn said(&mut self, bhs: Bhs<'_>) {
         self.max_cmd_said = bhs.max_cmd_sn();
         if let Some(stat_sn) = bhs.stat_sn().filter(|_| bhs.uses_stat_sn()) {
@@ -103,6 +107,7 @@ impl Numbers {
     }
 
     /// A PDU of the initiator.
+    #[inline]
     pub(super) fn of_initiator(&mut self, bhs: Bhs<'_>, opcode: Opcode, at: Stamp, sight: &mut Sight<'_>) {
         let found = |rule| Found::new(rule, Side::Initiator, at);
         if let Some(exp_stat) = bhs.exp_stat_sn().filter(|_| opcode != Opcode::LoginRequest) {
@@ -130,11 +135,11 @@ impl Numbers {
         }
         let next = *self.next_cmd.get_or_insert(cmd_sn);
         let distance = cmd_sn.distance(next);
-        if let Some((said, by)) = self.exp_cmd_max
+        if let Some(said) = self.exp_cmd_max
             && distance == 0
             && said.is_after(cmd_sn)
         {
-            sight.report(Found::new(Rule::S5, Side::Target, by).seen(said.0, cmd_sn.0));
+            sight.report(Found::new(Rule::S5, Side::Target, self.exp_cmd_max_by).seen(said.0, cmd_sn.0));
             // said once: what follows from it is no violation of its own
             self.exp_cmd_max = None;
         }
@@ -146,12 +151,12 @@ impl Numbers {
         }
         if distance > 0 && distance < NEAR && self.skipped.is_none() {
             let is_behind_immediate = distance == 1 && self.immediate == Some(next);
-            self.skipped = Some(Skipped { number: next, next: cmd_sn, at, is_behind_immediate });
+            self.skipped = Some(Box::new(Skipped { number: next, next: cmd_sn, at, is_behind_immediate }));
         }
         self.tags.note(cmd_sn, tag);
         self.next_cmd = Some(cmd_sn.next());
         self.immediate = None;
-        self.interval_ns = self.commanded_ns.map(|before_ns| at.time_ns.saturating_sub(before_ns));
+        self.is_busy = self.commanded_ns.is_some_and(|before_ns| at.time_ns.saturating_sub(before_ns) <= SETTLED_NS);
         self.commanded_ns = Some(at.time_ns);
         self.is_frozen = false;
     }
@@ -159,7 +164,7 @@ impl Numbers {
     /// A CmdSN behind the next one: a retry, one that was skipped, or a second task.
     #[cold]
     fn again(&mut self, cmd_sn: SerialNumber, tag: u32, at: Stamp, sight: &mut Sight<'_>) {
-        if self.skipped.is_some_and(|skipped| skipped.number == cmd_sn) {
+        if self.skipped.as_ref().is_some_and(|skipped| skipped.number == cmd_sn) {
             self.skipped = None;
             return;
         }
@@ -171,6 +176,7 @@ impl Numbers {
         }
     }
 
+    #[inline]
     fn exp_stat(&mut self, exp_stat: SerialNumber, at: Stamp, sight: &mut Sight<'_>) {
         let found = |expected: SerialNumber| Found::new(Rule::S12, Side::Initiator, at).seen(exp_stat.0, expected.0);
         let max = *self.exp_stat_max.get_or_insert(exp_stat);
@@ -191,6 +197,7 @@ impl Numbers {
     }
 
     /// A PDU of the target.
+    #[inline]
     pub(super) fn of_target(&mut self, bhs: Bhs<'_>, opcode: Opcode, at: Stamp, sight: &mut Sight<'_>) {
         if let (Some(exp), Some(max)) = (bhs.exp_cmd_sn(), bhs.max_cmd_sn()) {
             if opcode == Opcode::LoginResponse {
@@ -209,6 +216,7 @@ impl Numbers {
         }
     }
 
+    #[inline]
     fn window(&mut self, exp: SerialNumber, max: SerialNumber, at: Stamp, sight: &mut Sight<'_>) {
         let found = |rule, seen: SerialNumber, expected: SerialNumber| {
             Found::new(rule, Side::Target, at).seen(seen.0, expected.0)
@@ -216,19 +224,19 @@ impl Numbers {
         let least = SerialNumber(exp.0.wrapping_sub(1));
         if max.is_before(least) {
             sight.report(found(Rule::S7, max, least));
-            self.ignored = Some(at);
+            self.ignored = Some(Box::new(at));
         } else {
             self.raise(max);
         }
         let last = *self.exp_cmd.get_or_insert(exp);
         if exp.is_before(last) {
             sight.report(found(Rule::S6, exp, last));
-            self.ignored = Some(at);
+            self.ignored = Some(Box::new(at));
         } else {
             self.exp_cmd = Some(exp);
         }
-        if self.exp_cmd_max.is_none_or(|(said, _)| exp.is_after(said)) {
-            self.exp_cmd_max = Some((exp, at));
+        if self.exp_cmd_max.is_none_or(|said| exp.is_after(said)) {
+            (self.exp_cmd_max, self.exp_cmd_max_by) = (Some(exp), at);
             if let Some(next) = self.next_cmd
                 && sight.is_whole
                 && sight.agreed.is_alone
@@ -242,8 +250,9 @@ impl Numbers {
     }
 
     /// What takes time to be certain.
+    #[inline]
     fn settle(&mut self, at: Stamp, sight: &mut Sight<'_>) {
-        if let Some(skipped) = self.skipped {
+        if let Some(skipped) = self.skipped.as_deref().copied() {
             if self.exp_cmd.is_some_and(|exp| exp.is_after(skipped.number)) {
                 // another connection of the session had it
                 self.skipped = None;
@@ -262,11 +271,12 @@ impl Numbers {
         {
             let silent_ns = at.time_ns.saturating_sub(commanded_ns);
             let is_closed = next.is_after(max);
-            let is_busy = self.interval_ns.is_some_and(|interval_ns| interval_ns <= SETTLED_NS);
-            let by = match self.ignored {
+            let by = match self.ignored.as_deref().copied() {
                 Some(ignored) if is_closed && silent_ns >= SETTLED_NS => Some(ignored),
                 // some initiators take such numbers for a window that is closed
-                Some(ignored) if silent_ns >= STOPPED_NS && ignored.time_ns >= commanded_ns && is_busy => Some(ignored),
+                Some(ignored) if silent_ns >= STOPPED_NS && ignored.time_ns >= commanded_ns && self.is_busy => {
+                    Some(ignored)
+                }
                 // the target has no task that it could be busy with
                 _ if is_closed && silent_ns >= STOPPED_NS && sight.is_idle && sight.is_whole => Some(at),
                 _ => None,
@@ -278,14 +288,17 @@ impl Numbers {
         }
     }
 
+    #[inline]
     fn stat(&mut self, bhs: Bhs<'_>, at: Stamp, sight: &mut Sight<'_>) {
         let Some(stat_sn) = bhs.stat_sn() else { return };
         if !bhs.uses_stat_sn() {
             self.carriers += 1;
             return;
         }
-        let next = *self.next_stat.get_or_insert(stat_sn);
-        self.first_stat.get_or_insert(stat_sn);
+        let next = *self.next_stat.get_or_insert_with(|| {
+            self.first_stat.get_or_insert(stat_sn);
+            stat_sn
+        });
         let distance = stat_sn.distance(next);
         let found = |rule| Found::new(rule, Side::Target, at).seen(stat_sn.0, next.0);
         if distance > 0 {

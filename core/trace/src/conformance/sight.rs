@@ -9,6 +9,9 @@ use crate::tables::{CycleId, Violations};
 /// What is skipped, closed or unanswered is judged after this time: what is under way has arrived by then.
 pub(super) const SETTLED_NS: i64 = 1_000_000_000;
 
+/// What its receiver did not answer for so long, while it did other things, is not answered.
+pub(super) const UNANSWERED_NS: i64 = 5_000_000_000;
+
 /// What is known of a PDU's surroundings, and where violations go.
 pub(super) struct Sight<'a> {
     /// Whether every PDU of the connection was seen, from the first of its login on.
@@ -41,6 +44,8 @@ impl Sight<'_> {
 pub(crate) struct Command {
     /// Its row.
     pub cycle: CycleId,
+    /// Its LUN.
+    pub lun: [u8; 8],
     /// What its CDB asks for, where that is known.
     pub asked_bytes: Option<u64>,
 }
@@ -50,4 +55,11 @@ pub(crate) struct Command {
 pub(crate) struct Ended {
     /// When the initiator, and the target closed it: a FIN behind all that they sent.
     pub closed_ns: [Option<i64>; 2],
+}
+
+impl Ended {
+    /// How long after an instant a side closed it.
+    pub(super) fn waited_ns(&self, side: Side, since_ns: i64) -> Option<i64> {
+        self.closed_ns[side as usize].map(|closed_ns| closed_ns.saturating_sub(since_ns))
+    }
 }

@@ -21,6 +21,7 @@ pub(super) struct Talk {
     login: Login,
     session: Option<u32>,
     context: Context,
+    tasks: OfPass,
     frame: u64,
     waited_ns: i64,
     /// What the CDBs of its commands ask for.
@@ -59,6 +60,11 @@ pub(super) fn status(tag: u32, status: u8, stat_sn: u32, exp_cmd_sn: u32) -> Bhs
     of_target(header, stat_sn, exp_cmd_sn)
 }
 
+/// Another command than those of a test, and its answer: what the target sends acknowledges all before.
+pub(super) fn work(tag: u32, cmd_sn: u32, stat_sn: u32) -> [BhsBuilder; 2] {
+    [command(tag, cmd_sn, stat_sn), status(tag, 0, stat_sn, cmd_sn + 1)]
+}
+
 /// An immediate NOP-Out.
 pub(super) fn nop_out(tag: u32, answered: u32, cmd_sn: u32, exp_stat_sn: u32) -> BhsBuilder {
     let header = BhsBuilder::new(Opcode::NopOut).is_immediate(true).is_final(true).initiator_task_tag(tag);
@@ -76,14 +82,26 @@ impl Talk {
         let mut talk = Self::default();
         talk.send(login_request(1, 3), b"");
         talk.send(login_response(1, 3, 499), b"");
-        let (level, yes) = (Some(error_recovery_level), Some(true));
+        let (can_recover, yes) = (Some(error_recovery_level > 0), Some(true));
         let in_order = Agreed { data_pdu_in_order: yes, data_sequence_in_order: yes, ..Agreed::default() };
-        talk.judge.agreed = Agreed { is_alone: true, error_recovery_level: level, ..in_order };
+        talk.judge.agreed = Agreed { is_alone: true, can_recover, ..in_order };
         talk
     }
 
-    fn around() -> Around {
-        Around { connection: CONNECTION, is_named: true }
+    /// The judge, and what it gets with a PDU.
+    fn judged(&mut self) -> (&mut Judge, &Login, Around<'_>) {
+        let (violations, counters) = (&mut self.context.tables.violations, &mut self.context.counters);
+        let around = Around { connection: CONNECTION, is_named: true, tasks: &mut self.tasks, violations, counters };
+        (&mut self.judge, &self.login, around)
+    }
+
+    /// The pass opens a task.
+    fn open(&mut self, pdu: &Pdu<'_>) {
+        let (Some(tag), cycle) = (pdu.bhs().initiator_task_tag(), CycleId::new(self.frame as u32)) else { return };
+        let task = iscsi::task::Task::open(pdu.bhs(), cycle, None, false);
+        if let Some(judged) = self.tasks.insert(tag, Box::new(task)).and_then(|earlier| earlier.judged) {
+            self.judge.keep(tag, judged);
+        }
     }
 
     /// A PDU.
@@ -97,15 +115,29 @@ impl Talk {
             self.context.tables.wanted.violations = true;
             self.login.take(&pdu, CONNECTION, &mut self.session, &mut self.context);
         }
-        let (around, violations) = (Self::around(), &mut self.context.tables.violations);
-        let counters = &mut self.context.counters;
         if opcode == Opcode::ScsiCommand {
-            let command = Command { cycle: CycleId::new(self.frame as u32), asked_bytes: self.asked_bytes };
-            self.judge.command(pdu.bhs(), at, command, around, violations, counters);
+            self.open(&pdu);
+            let lun = pdu.bhs().lun().unwrap_or_default();
+            let command = Command { cycle: CycleId::new(self.frame as u32), lun, asked_bytes: self.asked_bytes };
+            let (judge, _, around) = self.judged();
+            judge.command(pdu.bhs(), at, command, around);
         } else if !opcode.is_initiator() {
             self.judge.said(pdu.bhs());
         }
-        self.judge.take(&pdu, opcode, around, &self.login, violations, counters);
+        let (judge, login, around) = self.judged();
+        judge.take(&pdu, opcode, login, around);
+        if opcode == Opcode::ScsiResponse {
+            // the pass ends it
+            pdu.bhs().initiator_task_tag().and_then(|tag| self.tasks.remove(&tag));
+        }
+    }
+
+    /// The pass ends the task with this tag.
+    pub(super) fn ends(mut self, tag: u32) -> Self {
+        if let Some(judged) = self.tasks.remove(&tag).and_then(|task| task.judged) {
+            self.judge.keep(tag, judged);
+        }
+        self
     }
 
     /// PDUs without data.
@@ -141,7 +173,8 @@ impl Talk {
     pub(super) fn closed_by(mut self, side: Side) -> Self {
         let closed_ns = Some((self.frame as i64 + 1) * 1_000_000 + self.waited_ns);
         let ended = Ended { closed_ns: [Side::Initiator, Side::Target].map(|own| closed_ns.filter(|_| own == side)) };
-        self.judge.finish(ended, Self::around(), &mut self.context.tables.violations, &mut self.context.counters);
+        let (judge, _, around) = self.judged();
+        judge.finish(ended, around);
         self
     }
 

@@ -16,6 +16,7 @@ use super::cycle_row::{DataOutBurst, note_data_last, note_flags, sense, set_some
 use super::data_numbers::{Counted, DataNumbers, at_once};
 use super::pdu::Pdu;
 use super::ranges::{self, Ranges};
+use crate::conformance;
 use crate::stream::stamp::Stamp;
 use crate::tables::{CycleId, Cycles, NULL_NS, NULL_U32, NULL_U64, Round, RoundId, Rounds};
 
@@ -75,6 +76,8 @@ pub struct Task {
     /// Target Transfer Tag of the last Data-Out.
     current_burst: Option<u32>,
     is_last_data_unknown: bool,
+    /// What the judge has of it.
+    pub(crate) judged: Option<conformance::Task>,
 }
 
 /// What a PDU shows to be missing; less than 0 if it was missing so far.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Frame number and capture time of a packet, ordered by time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Stamp {
     /// Capture time.
     pub time_ns: i64,

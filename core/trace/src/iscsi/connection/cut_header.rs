@@ -218,7 +218,7 @@ impl IscsiConnection {
         if !is_over {
             return false;
         }
-        let Some(task) = self.tasks.remove(&next.tag) else { return false };
+        let Some(task) = self.remove_task(next.tag) else { return false };
         let row = context.tables.cycles.row(cycle);
         context.tables.cycles.end(row, last.time_ns, ended_by::STATUS);
         let is_in_data = next.data_bytes.is_some();

@@ -177,7 +177,7 @@ impl IscsiConnection {
 
     /// Ends a task that the target aborted. No status of it may follow; if one does, and no PDU is missing, it is its own.
     fn abort(&mut self, tag: u32, by: u8, pdu: &Pdu<'_>, context: &mut Context) {
-        let Some(task) = self.tasks.remove(&tag) else { return };
+        let Some(task) = self.remove_task(tag) else { return };
         context.end_cycle(task.cycle, pdu.completion().time_ns, by);
         context.counters.add(Counter::TaskAborted, Some(self.number), pdu.first.frame);
         if self.is_whole {
@@ -261,7 +261,9 @@ impl IscsiConnection {
         cycles.end(row, NULL_NS, NULL_U8);
         let task = Box::new(Task::moved(row, cycles));
         self.by_unit.note(tag, task.unit(), self.tasks.len());
-        self.tasks.insert(tag, task);
+        if let Some(mut earlier) = self.tasks.insert(tag, task) {
+            self.keep_judged(tag, &mut earlier);
+        }
         self.tasks_opened += 1;
         self.note_ending(NULL_NS, Ending::Moved { tag, to: self.number }, context);
     }

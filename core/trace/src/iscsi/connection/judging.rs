@@ -11,6 +11,7 @@ use crate::conformance::violations::{Found, Report};
 use crate::conformance::{Around, Command, Ended, Judge};
 use crate::context::Context;
 use crate::iscsi::pdu::Pdu;
+use crate::iscsi::task::Task;
 use crate::stream::stamp::Stamp;
 use crate::tables::{CycleId, NULL_U32};
 
@@ -41,20 +42,35 @@ impl IscsiConnection {
         }
     }
 
-    fn around(&self) -> Around {
-        let is_named =
-            self.judge.is_none() && !self.has_gap && self.login.negotiation.initiator("InitiatorName").is_some();
-        Around { connection: self.number, is_named }
+    /// A task leaves the open ones: the judge keeps what it has of it, if it still waits for its status.
+    pub(super) fn remove_task(&mut self, tag: u32) -> Option<Box<Task>> {
+        let mut task = self.tasks.remove(&tag)?;
+        self.keep_judged(tag, &mut task);
+        Some(task)
+    }
+
+    /// The same for a task that another one replaced.
+    pub(super) fn keep_judged(&mut self, tag: u32, task: &mut Task) {
+        if let Some((judge, judged)) = self.judge.as_mut().zip(task.judged.take()) {
+            judge.keep(tag, judged);
+        }
+    }
+
+    /// Whether the initiator's name is known to a judge that is not made yet.
+    #[inline]
+    fn is_named(&self) -> bool {
+        self.judge.is_none() && !self.has_gap && self.login.negotiation.initiator("InitiatorName").is_some()
     }
 
     /// What a READ or WRITE of a disk asks for: its blocks, of the size that the target said.
-    fn asked_bytes(&self, header: Bhs<'_>, cycle: CycleId, context: &Context) -> Option<u64> {
+    #[inline]
+    fn asked_bytes(&self, header: Bhs<'_>, cycle: CycleId, lun: [u8; 8], context: &Context) -> Option<u64> {
         let (cycles, row) = (&context.tables.cycles, context.tables.cycles.row(cycle));
         let operation = Operation::ALL.get(usize::from(*cycles.operation.get(row)?))?;
         let block_count =
             cycles.block_count.get(row).filter(|&&count| operation.moves_blocks() && count != NULL_U32)?;
         let units = &context.sessions.state(self.session?)?.units;
-        let block_bytes = units.block_bytes(header.lun().map(lun::number)?)?;
+        let block_bytes = units.block_bytes(lun::number(lun))?;
         let cdb = header.cdb()?;
         // with protection information blocks are longer
         let is_plain = cdb[0] != VARIABLE_LENGTH && cdb[1] >> PROTECT_SHIFT == 0;
@@ -62,6 +78,7 @@ impl IscsiConnection {
     }
 
     /// The judge gets the header of a SCSI Command; without a cycle nothing certain is known of it.
+    #[inline]
     pub(super) fn judge_command(
         &mut self,
         header: Bhs<'_>,
@@ -69,13 +86,19 @@ impl IscsiConnection {
         cycle: Option<CycleId>,
         context: &mut Context,
     ) {
-        let around = self.around();
-        let asked_bytes = cycle.and_then(|cycle| self.asked_bytes(header, cycle, context));
+        let is_named = self.is_named();
+        let command = match (cycle, header.lun()) {
+            (Some(cycle), Some(lun)) => {
+                Some(Command { cycle, lun, asked_bytes: self.asked_bytes(header, cycle, lun, context) })
+            }
+            _ => None,
+        };
         let judge = self.judge.get_or_insert_with(new_judge);
-        match cycle {
-            Some(cycle) => {
-                let command = Command { cycle, asked_bytes };
-                judge.command(header, first, command, around, &mut context.tables.violations, &mut context.counters);
+        match command {
+            Some(command) => {
+                let (connection, tasks) = (self.number, &mut self.tasks);
+                let (violations, counters) = (&mut context.tables.violations, &mut context.counters);
+                judge.command(header, first, command, Around { connection, is_named, tasks, violations, counters });
             }
             None => judge.begin_anew(),
         }
@@ -89,42 +112,46 @@ impl IscsiConnection {
         }
     }
 
-    /// The judge gets a PDU, after the pass.
+    /// The judge gets a PDU: after the pass took the keys of a login, and before it ends tasks.
+    #[inline]
     pub(super) fn judge_pdu(&mut self, pdu: &Pdu<'_>, opcode: Opcode, context: &mut Context) {
-        let (around, session) = (self.around(), self.session);
+        let (is_named, connection, session) = (self.is_named(), self.number, self.session);
         let judge = self.judge.get_or_insert_with(new_judge);
         if pdu.header_digest_ok.is_some() || pdu.data_digest_ok.is_some() {
             let rows = &context.sessions.rows;
             let row = session.map(|session| context.sessions.row(session));
             let pair = || Some((rows.initiator_name.get(row?)?.to_owned(), rows.target_name.get(row?)?.to_owned()));
-            judge.digests(pdu, opcode, self.number, pair, &mut context.digests);
+            judge.digests(pdu, opcode, connection, pair, &mut context.digests);
         }
         if !judge.is_alone()
             && judge.is_whole()
             && let Some(state) = session.and_then(|session| context.sessions.state_mut(session))
         {
-            let allegiance = &mut state.allegiance;
-            judge.allegiance(pdu, opcode, allegiance, around, &mut context.tables.violations, &mut context.counters);
+            let (tasks, counters) = (&mut self.tasks, &mut context.counters);
+            let around = Around { connection, is_named, tasks, violations: &mut context.tables.violations, counters };
+            judge.allegiance(pdu, opcode, &mut state.allegiance, around);
         }
         if !context.sessions.rivals.is_empty()
             && judge.is_whole()
             && !matches!(opcode, Opcode::LoginRequest | Opcode::LogoutRequest)
             && let Some(rival) =
-                session.and_then(|session| context.sessions.rivals.note(session, self.number, pdu.bhs(), pdu.first))
+                session.and_then(|session| context.sessions.rivals.note(session, connection, pdu.bhs(), pdu.first))
         {
             let found = Found::new(Rule::L5, Side::Initiator, rival.at);
-            let (violations, counters) = (&mut context.tables.violations, &mut context.counters);
-            Report::default().add(found, rival.connection, violations, counters);
+            Report::default().add(found, rival.connection, &mut context.tables.violations, &mut context.counters);
         }
-        judge.take(pdu, opcode, around, &self.login, &mut context.tables.violations, &mut context.counters);
+        let (tasks, counters) = (&mut self.tasks, &mut context.counters);
+        let around = Around { connection, is_named, tasks, violations: &mut context.tables.violations, counters };
+        judge.take(pdu, opcode, &self.login, around);
     }
 
     /// The connection is over; `closed_ns` is when the initiator, and the target closed it in order, if they did.
     pub(crate) fn judge_end(&mut self, closed_ns: [Option<i64>; 2], context: &mut Context) {
-        let around = self.around();
         if let Some(judge) = &mut self.judge {
-            let ended = Ended { closed_ns };
-            judge.finish(ended, around, &mut context.tables.violations, &mut context.counters);
+            let (connection, tasks) = (self.number, &mut self.tasks);
+            let (violations, counters) = (&mut context.tables.violations, &mut context.counters);
+            let around = Around { connection, is_named: false, tasks, violations, counters };
+            judge.finish(Ended { closed_ns }, around);
         }
     }
 }

@@ -175,6 +175,12 @@ impl IscsiConnection {
             context.counters.add(Counter::DataSegmentTooLong, Some(self.number), pdu.first.frame);
         }
         self.note_numbers(bhs, opcode, pdu.first, context);
+        if matches!(opcode, Opcode::LoginRequest | Opcode::LoginResponse) {
+            digests = self.login(pdu, context);
+        }
+        if context.tables.wanted.violations {
+            self.judge_pdu(pdu, opcode, context);
+        }
         match opcode {
             Opcode::DataIn | Opcode::DataOut | Opcode::ScsiResponse if bhs.initiator_task_tag().is_none() => {
                 cycle = self.of_next_task(pdu, opcode, context);
@@ -186,17 +192,7 @@ impl IscsiConnection {
             Opcode::DataIn | Opcode::ReadyToTransfer | Opcode::ScsiResponse => {
                 cycle = self.of_task(pdu, opcode, context);
             }
-            Opcode::LoginRequest | Opcode::LoginResponse => {
-                digests = self.login.take(pdu, self.number, &mut self.session, context);
-                if digests.is_some() {
-                    self.longest_data =
-                        [true, false].map(|of_target| self.negotiation().max_recv_data_segment_length(of_target));
-                    let is_in_any_order = self.negotiation().is_negotiated_no("DataSequenceInOrder");
-                    if let Some(state) = self.session.and_then(|session| context.sessions.state_mut(session)) {
-                        state.is_data_in_any_order |= is_in_any_order;
-                    }
-                }
-            }
+            Opcode::LoginRequest | Opcode::LoginResponse => {}
             Opcode::TaskManagementResponse => {
                 if let Some(managed) = self.exchanges.task_management_response(pdu, context) {
                     self.managed(managed, pdu, context);
@@ -225,9 +221,6 @@ impl IscsiConnection {
         }
         if !opcode.is_initiator() && (opcode != Opcode::DataIn || bhs.has_status() == Some(true)) {
             self.end_lost_tasks(context);
-        }
-        if context.tables.wanted.violations {
-            self.judge_pdu(pdu, opcode, context);
         }
         self.note_carrier(bhs, opcode);
         self.note_next(bhs, opcode, &context.tables.cycles);
@@ -262,6 +255,18 @@ impl IscsiConnection {
             context.tables.pdus.push(row);
         }
         digests
+    }
+
+    /// Processes a Login PDU. Returns the digests in use from now on, if it ends the login.
+    #[cold]
+    fn login(&mut self, pdu: &Pdu<'_>, context: &mut Context) -> Option<Digests> {
+        let digests = self.login.take(pdu, self.number, &mut self.session, context)?;
+        self.longest_data = [true, false].map(|of_target| self.negotiation().max_recv_data_segment_length(of_target));
+        let is_in_any_order = self.negotiation().is_negotiated_no("DataSequenceInOrder");
+        if let Some(state) = self.session.and_then(|session| context.sessions.state_mut(session)) {
+            state.is_data_in_any_order |= is_in_any_order;
+        }
+        Some(digests)
     }
 
     /// Gives memory back that a connection under way needs; all that only PDUs to come need, if every byte was decoded.

@@ -30,7 +30,14 @@ impl IscsiConnection {
 
     /// Rows left the tables: drops what is under way of them. The row of a task whose status is missing may leave.
     pub(crate) fn forget(&mut self, tables: &Tables) {
-        self.tasks.retain(|_, task| tables.cycles.has(task.cycle));
+        let judge = &mut self.judge;
+        self.tasks.retain(|&tag, task| {
+            let stays = tables.cycles.has(task.cycle);
+            if !stays && let Some((judge, judged)) = judge.as_mut().zip(task.judged.take()) {
+                judge.keep(tag, judged);
+            }
+            stays
+        });
         self.aborted.retain(|(_, task)| tables.cycles.has(task.cycle));
         if self.begun.cycle().is_some_and(|cycle| !tables.cycles.has(cycle)) {
             self.begun = Begun::Nothing;

@@ -63,7 +63,8 @@ impl IscsiConnection {
             let task = Task::open(bhs, cycle, decoded.as_ref(), is_data_in_any_order);
             self.tasks_opened += 1;
             self.by_unit.note(tag, task.unit(), self.tasks.len());
-            if let Some(earlier) = self.tasks.insert(tag, Box::new(task)) {
+            if let Some(mut earlier) = self.tasks.insert(tag, Box::new(task)) {
+                self.keep_judged(tag, &mut earlier);
                 context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
                 self.end_unseen(*earlier, first, context);
             }
@@ -97,7 +98,7 @@ impl IscsiConnection {
         let Some(tag) = bhs.initiator_task_tag().filter(|_| self.has_gap) else { return };
         let Some(task) = self.tasks.get(&tag).filter(|task| task.is_known_to(bhs)) else { return };
         if (task.is_outlived_by(bhs, &context.tables.cycles) || self.may_be_outlived(task, bhs, context))
-            && let Some(task) = self.tasks.remove(&tag)
+            && let Some(task) = self.remove_task(tag)
         {
             context.counters.add(Counter::TaskTagReused, Some(self.number), first.frame);
             self.end_unseen(*task, first, context);
@@ -223,7 +224,7 @@ impl IscsiConnection {
             if bhs.status() == Some(Status::CheckCondition as u8) {
                 context.counters.add(Counter::CheckCondition, Some(self.number), frame);
             }
-            if let Some(mut task) = bhs.initiator_task_tag().and_then(|tag| self.tasks.remove(&tag)) {
+            if let Some(mut task) = bhs.initiator_task_tag().and_then(|tag| self.remove_task(tag)) {
                 let at_status = task.status(pdu, &mut context.tables.cycles);
                 self.note_missing(Missing { is_out_of_order: false, ..at_status }, size, frame, context);
                 missing.is_out_of_order |= at_status.is_out_of_order;
