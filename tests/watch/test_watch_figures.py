@@ -474,12 +474,12 @@ def check_detail(board: str, kind: str, row: dict[str, Any], own: list[dict[str,
 
 
 def check_head(board: str, shown: dict[str, Any], packets: int) -> None:
-    start = r"eth0  live  (\d\d:\d\d:\d\d)Z  (\S+) s  (\d+) packets  lag (\S+) s"
+    start = r"eth0  live  (\d\d:\d\d:\d\d)Z  (\S+) s  ([\d,]+) packets  lag (\S+) s"
     clock, length, count, lag = amounts(board, start)
     second = shown["to_ns"] // SECOND_NS % 86_400
     assert clock == f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
     assert float(length) == pytest.approx((shown["to_ns"] - shown["from_ns"]) / 1e9, rel=0.01)
-    assert (int(count), is_amount(lag, Decimal(shown["lag_s"]))) == (packets, True)
+    assert (int(count.replace(",", "")), is_amount(lag, Decimal(shown["lag_s"]))) == (packets, True)
     line = r"all  read (\S+) MB/s  write (\S+) MB/s  (\S+) IOPS  p50 (\S+) ms, (max|p99) (\S+) ms \(n (\d+)\)"
     check_all(amounts(board, line), shown)
     total = amounts(board, r"since the start  p50 (\S+)  p95 (\S+)  p99 (\S+)  max (\S+) ms \(n (\d+)\)")
@@ -545,7 +545,7 @@ def test_findings_are_worded_as_in_diagnose(seen: Seen) -> None:
 
 def test_plain_lines_show_the_report(seen: Seen) -> None:
     start = r"\S+ all: read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, "
-    start += r"p50 (\S+) ms, (max|p99) (\S+) ms \(n (\d+)\), (\d+) packets"
+    start += r"p50 (\S+) ms, (max|p99) (\S+) ms \(n (\d+)\), ([\d,]+) packets"
     one = r"  session {} \((\S+)\): read (\S+) MB/s, write (\S+) MB/s, (\S+) IOPS, "
     one += r"p50 (\S+) ms, (max|p99) (\S+) ms \(n (\d+)\)(.*)"
     checked = 0
@@ -553,7 +553,7 @@ def test_plain_lines_show_the_report(seen: Seen) -> None:
         shown, text = report.as_dict(), "\n".join(lines_of(report))
         *cells, packets = amounts(text, start)
         check_all(tuple(cells), shown)
-        assert int(packets) == shown["packet_count"]
+        assert packets == f"{shown['packet_count']:,}"
         for row in shown["sessions"]:
             name, *cells, rest = amounts(text, one.format(row["session"]))
             assert name == row["target_name"]
