@@ -216,7 +216,8 @@ def _losses(history: History) -> tuple[Loss, ...]:
         lost_ns, end = max((_end(each, until_ns, by_login) for each in own), key=lambda each: each[0])
         open_rows = _open_rows(history, row["session"])
         own_pings = [pings.get(each["connection"], ()) for each in own]
-        if end is None and by_login and not _is_waiting(history, open_rows, own_pings, by_login.at_ns):
+        is_healthy = by_login is not None and not _is_waiting(history, open_rows, own_pings, by_login.at_ns)
+        if end is None and by_login and is_healthy and row["end"] == "reinstated":
             lost_ns = by_login.at_ns
         elif end is None:
             # it costs no more than the outage that it is

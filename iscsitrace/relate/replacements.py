@@ -1,30 +1,30 @@
-"""Logins that ended a session that was still open: session reinstatement (RFC 7143 section 6.3.5)."""
+"""The Login Request by which a session took the place of another: session reinstatement (RFC 7143 section 6.3.5).
+
+It ends the other session if that is still open, and what a host does to the old connection after it follows from it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Source
 
 
 @dataclass(frozen=True)
 class Replacement:
-    """The Login Request that ended a session. What a host does to the old connection after it follows from it."""
+    """A Login Request."""
 
     at_ns: int
     frame: int
 
 
 def of_trace(source: Source) -> dict[int, Replacement]:
-    """By the session that was ended; ``source`` is the method ``table`` of a trace."""
+    """By the session whose place was taken; ``source`` is the method ``table`` of a trace."""
     sessions, connections, logins = (source(name) for name in ("sessions", "connections", "logins"))
-    is_ended = sessions.raw("end") == CATEGORIES["session_end"].index("reinstated")
-    ended = set(sessions.raw("session")[is_ended].tolist())
-    if not ended:
-        return {}
     after = sessions.select(known(sessions, "replaces"))
+    if not len(after):
+        return {}
     old_of = dict(zip(after.raw("session").tolist(), after.raw("replaces").tolist(), strict=True))
     session_of = dict(zip(connections.raw("connection").tolist(), connections.raw("session").tolist(), strict=True))
     asked = logins.select(known(logins, "request_ns"))
@@ -32,6 +32,6 @@ def of_trace(source: Source) -> dict[int, Replacement]:
     columns = (asked.raw(name).tolist() for name in ("connection", "request_ns", "request_frame"))
     for connection, at_ns, frame in sorted(zip(*columns, strict=True), key=lambda row: row[1]):
         old = old_of.get(session_of[connection])
-        if old is not None and old in ended:
+        if old is not None:
             found.setdefault(old, Replacement(at_ns, frame))
     return found
