@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cycles": ("cycles", "--quiet", "CAPTURE"),
     "events": ("events", "--quiet", "CAPTURE"),
     "diagnose": ("diagnose", "--quiet", "CAPTURE"),
+    "diagnose --json": ("diagnose", "--quiet", "--json", "CAPTURE"),
     "conformance": ("conformance", "--quiet", "CAPTURE"),
     "check": ("check", "--quiet", "CAPTURE"),
     "mirrors": ("mirrors", "--quiet", "CAPTURE"),
