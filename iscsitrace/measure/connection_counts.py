@@ -221,7 +221,9 @@ def stages_of(transfers: Table) -> tuple[Stage, ...]:
     numbers, place = np.unique(own, return_inverse=True)
     if len(numbers) < 2:
         return ()
-    starts, ends = transfers.raw("command_first_ns"), transfers.raw("status_ns")
+    # no command ends before it begins, however its status was dated
+    starts = transfers.raw("command_first_ns")
+    ends = np.maximum(transfers.raw("status_ns"), starts)
     first, last = np.full(len(numbers), np.iinfo(np.int64).max), np.full(len(numbers), np.iinfo(np.int64).min)
     np.minimum.at(first, place, starts)
     np.maximum.at(last, place, ends)

@@ -60,6 +60,13 @@ def test_a_change_settles_until_the_commands_from_before_are_done() -> None:
     assert [each.bytes for each in found.stages] == [5_000, 20_000]
 
 
+def test_a_status_that_a_damaged_capture_dates_before_its_command_took_no_time() -> None:
+    rows = rows_of((0, 0, 1_000, 10), (0, 1_000, 2_000, 20), (1, 1_000, 2_000, 20))
+    for row in rows[110:]:
+        row["status_ns"] -= 90 * MS
+    assert [each.latency_ns(50) for each in one(table("cycles", *rows)).counts] == [10 * MS, 0]
+
+
 def test_a_pause_of_the_program_is_not_counted() -> None:
     found = one(reads((0, 0, 100, 10), (0, 500, 600, 10), (1, 600, 700, 10), (0, 600, 700, 10)))
     assert [each.active_ns // MS for each in found.counts] == [200, 100]
