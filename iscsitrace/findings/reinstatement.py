@@ -14,7 +14,7 @@ from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.login_attempts import attempts
 from iscsitrace.findings.outages import IO_OUTAGE
-from iscsitrace.findings.session_loss import Loss, losses
+from iscsitrace.findings.session_loss import Loss, is_there, losses
 from iscsitrace.measure.intervals import Span, covered_ns, merged
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.tables.nulls import known
@@ -55,16 +55,10 @@ def _takeovers(history: History) -> list[Takeover]:
         login = next((requests[row["connection"]] for row in after if row["connection"] in requests), None)
         if login is None or not own or not _is_healthy(history, loss, login[0]):
             continue
-        # the initiator had not closed it, and was there to close it after the login: a RST may come from a host that
-        # has forgotten the connection
+        # the initiator had not closed it, and was there to close it after the login
         was_open = all(_first(row, "fin_to_target_ns", "rst_to_target_ns") >= login[0] for row in own)
         is_closed_after = all(_first(row, "fin_to_initiator_ns", "rst_to_initiator_ns") >= login[0] for row in own)
-        is_there = any(
-            row[name] is not None and row[name] >= login[0]
-            for row in own
-            for name in ("fin_to_target_ns", "data_last_to_target_ns")
-        )
-        if was_open and is_closed_after and is_there:
+        if was_open and is_closed_after and is_there(own, login[0]):
             found.append(Takeover(loss, own[0]["initiator_address"], after[0]["initiator_address"], login[1]))
     return found
 

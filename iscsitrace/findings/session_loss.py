@@ -216,8 +216,10 @@ def _losses(history: History) -> tuple[Loss, ...]:
         lost_ns, end = max((_end(each, until_ns, by_login) for each in own), key=lambda each: each[0])
         open_rows = _open_rows(history, row["session"])
         own_pings = [pings.get(each["connection"], ()) for each in own]
-        is_healthy = by_login is not None and not _is_waiting(history, open_rows, own_pings, by_login.at_ns)
-        if end is None and by_login and is_healthy and row["end"] == "reinstated":
+        is_taken = end is None and row["end"] == "reinstated"
+        is_taken &= by_login is not None and is_there(own, by_login.at_ns)
+        if by_login and is_taken and not _is_waiting(history, open_rows, own_pings, by_login.at_ns):
+            # nothing was wrong with it until then
             lost_ns = by_login.at_ns
         elif end is None:
             # it costs no more than the outage that it is
@@ -249,6 +251,14 @@ def _losses(history: History) -> tuple[Loss, ...]:
 
 def _replaced(source: Surroundings) -> dict[int, Replacement]:
     return replacements.of_trace(source)
+
+
+def is_there(connections: Iterable[dict[str, Any]], at_ns: int) -> bool:
+    """Whether the initiator acts on one of these connections at a time or later. A RST may be of a host that has forgotten
+    the connection.
+    """
+    names = ("fin_to_target_ns", "data_last_to_target_ns")
+    return any(row[name] is not None and row[name] >= at_ns for row in connections for name in names)
 
 
 def _is_waiting(history: History, rows: Array, pings: Iterable[Iterable[tuple[int, int | None]]], at_ns: int) -> bool:
