@@ -254,8 +254,9 @@ def _replaced(source: Surroundings) -> dict[int, Replacement]:
 
 
 def is_there(connections: Iterable[dict[str, Any]], at_ns: int) -> bool:
-    """Whether the initiator acts on one of these connections at a time or later. A RST may be of a host that has forgotten
-    the connection.
+    """Whether the initiator acts on one of these connections at a time or later.
+
+    A RST does not count: it may be of a host that has forgotten the connection.
     """
     names = ("fin_to_target_ns", "data_last_to_target_ns")
     return any(row[name] is not None and row[name] >= at_ns for row in connections for name in names)
