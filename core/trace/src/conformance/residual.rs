@@ -52,7 +52,8 @@ impl Task {
     }
 
     /// The residual that the final response must have instead of its own: by what the command asks for, or else by the data
-    /// of one that ended early. None if it is right by either, or if neither is known.
+    /// of a read that ended early. None if it is right by either, or if neither is known. A write's initiator may send more
+    /// than the command asks for: of the data that came, how much the target used does not show.
     #[inline]
     fn right_residual(&self, residual: u64, is_over: bool, is_under: bool) -> Option<u64> {
         let expected = u64::from(self.expected_bytes);
@@ -61,7 +62,7 @@ impl Task {
         let by_cdb = asked.map(|asked| asked.abs_diff(expected));
         let by_data = is_under.then(|| expected - self.byte_count.min(expected));
         let is_right = by_cdb == Some(residual) || by_data == Some(residual);
-        by_cdb.or(by_data).filter(|_| !is_right)
+        by_cdb.or(by_data.filter(|_| !self.is_write)).filter(|_| !is_right)
     }
 }
 
@@ -107,5 +108,17 @@ mod tests {
         // what it asks for is not known: a hole, an unknown size of blocks
         assert!(!ended(Talk::logged_in(0), 4096, 4096, over(512)));
         assert!(ended(Talk::logged_in(0), 8192, 4096, under(8192)));
+    }
+
+    #[test]
+    fn of_a_write_the_data_do_not_show_what_the_command_asks_for() {
+        // less is written than the initiator sends
+        for (talk, is_told) in [(Talk::logged_in(0), false), (Talk::logged_in(0).asks(128), true)] {
+            let write = command(5, 100, 500).is_write(true).expected_data_transfer_length(512);
+            let mut talk = talk;
+            talk.send(write, &[1; 512]);
+            let end = status(5, 0, 500, 101).is_underflow(true).residual_count(256);
+            assert_eq!(!talk.all([end]).found().is_empty(), is_told);
+        }
     }
 }
