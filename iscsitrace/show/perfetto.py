@@ -65,6 +65,7 @@ class _Writer:
         self._tracks = 0
         self._words: dict[tuple[str, str], int] = {}
         self.packet_count = 0
+        start_ns = max(start_ns, 0)
         first = self._packet(timestamp=start_ns)
         self._flags = messages.TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
         # times are those of the capture: nanoseconds since 1970, on both clocks
@@ -125,7 +126,8 @@ class _Writer:
         return self._packet(track_descriptor=descriptor).track_descriptor
 
     def _event(self, kind: int, time_ns: int, track: int) -> tuple[Any, Any]:
-        packet = self._packet(timestamp=time_ns)
+        # times are unsigned: what a damaged capture dates before 1970 is at its beginning
+        packet = self._packet(timestamp=max(time_ns, 0))
         packet.track_event.type, packet.track_event.track_uuid = kind, track
         return packet, packet.track_event
 

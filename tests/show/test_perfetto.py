@@ -339,6 +339,16 @@ def test_a_damaged_file_without_packets_has_a_trace(tmp_path: Path) -> None:
     assert len(exported(trace).instants) == 1
 
 
+def test_what_a_damaged_capture_dates_before_1970_is_at_its_beginning() -> None:
+    messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
+    trace = iscsitrace.read(next((SAMPLES / "loss-1-percent").glob("*.pcap*")), tables=perfetto.needed())
+    window = trace.window.raw("time_ns")
+    window -= window[0] + 5
+    stream = io.BytesIO()
+    perfetto.write(trace, stream)
+    assert min(packet.timestamp for packet in messages.Trace.FromString(stream.getvalue()).packet) == 0
+
+
 def test_packets_are_written_as_they_are_made() -> None:
     messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     parts: list[int] = []
