@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from iscsitrace.events.batch import Batch, distinct
 from iscsitrace.relate import replacements
 from iscsitrace.relate.portals import Portals
-from iscsitrace.relate.replacements import Replacement
+from iscsitrace.relate.replacements import LoginRequest
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Source, Table, null_value
 from iscsitrace.wording import amounts
@@ -93,8 +93,8 @@ class Capture:
         return is_open
 
     @cached_property
-    def replacements(self) -> dict[int, Replacement]:
-        """The Login Requests that ended a session that was still open, by that session."""
+    def replacements(self) -> dict[int, LoginRequest]:
+        """The Login Request by which another session took the place of each session."""
         return replacements.of_trace(self.table)
 
     def time_of_frames(self, frames: Array) -> Array:

@@ -12,7 +12,7 @@ from iscsitrace.events.batch import Batch, texts
 from iscsitrace.events.capture import LONG_NS, Capture
 from iscsitrace.measure.data_commands import is_operation
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.schema.declaration import CATEGORIES
+from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import command_status
 from iscsitrace.wording.scsi_names import CHECK_CONDITION, operation_name

@@ -13,7 +13,7 @@ from iscsitrace.events.capture import ENDS, LONG_NS, NULL_UINT32, Capture, is_cl
 from iscsitrace.measure.lacking import may_lack_pdus
 from iscsitrace.relate import portals
 from iscsitrace.relate.offers import do_not_agree, is_rejected
-from iscsitrace.relate.replacements import Replacement
+from iscsitrace.relate.replacements import LoginRequest
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
@@ -208,7 +208,7 @@ def _replaced(capture: Capture) -> Iterator[Batch]:
             old = refused[old]
         own, before = connections.get(row["session"], ()), connections.get(old, ())
         first = (row["time_first_ns"], own[0]["frame_first"] if own else 0)
-        login = capture.replacements.get(old, Replacement(*first))
+        login = capture.replacements.get(old, LoginRequest(*first))
         # who connects again after a close is not the one that closes
         was_open = all(each["ended_ns"] > login.at_ns for each in before)
         time_ns, frame = (login.at_ns, login.frame) if was_open else logged_in.get(row["session"]) or first

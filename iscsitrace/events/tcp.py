@@ -120,11 +120,9 @@ def _ended(capture: Capture) -> Iterator[Batch]:
         is_after = sent > replaced_ns
         loss[is_after] = "info"
         if what == "fin":
-            words = (
-                f"the {side} closed the connection",
-                f"the {side} closed the connection of the session that was replaced",
-            )
-            text: Array | str = np.where(is_after[which], *reversed(words)).astype(object)
+            closed = f"the {side} closed the connection"
+            of_replaced = f"{closed} of the session that was replaced"
+            text: Array | str = np.where(is_after[which], of_replaced, closed).astype(object)
         else:
             text = _of_reset(rows, name, side)[which] + np.where(is_first[which], "", " after it was closed").astype(
                 object

@@ -228,17 +228,14 @@ class _Evidence:
         """What became of the connection, and what ended the outage, as sentences."""
         outage, history, loss = self.outage, self.history, self._loss
         if loss:
-            again = (
-                None
-                if loss.login_ns is None
-                else f"he initiator logged in again at {history.since_start(loss.login_ns)}"
-            )
-            # that its connection fell silent is the outage itself
-            if loss.end is None and again:
-                yield f"T{again}, over a new connection."
+            how, again = loss.how(history), ""
+            if loss.login_ns is not None:
+                again = f"the initiator logged in again at {history.since_start(loss.login_ns)}"
+            if again and loss.end is None:
+                # that its connection fell silent is the outage itself
+                yield f"{capital(again)}, over a new connection."
             else:
-                how = loss.how(history)
-                yield how if again is None else f"{how.removesuffix('.')}; t{again}."
+                yield f"{how.removesuffix('.')}; {again}." if again else how
             yield from loss.rebuilding.sentences()
         if outage.is_over and loss is None:
             yield "I/O resumed on the same connection."

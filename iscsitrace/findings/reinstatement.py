@@ -17,6 +17,7 @@ from iscsitrace.findings.outages import IO_OUTAGE
 from iscsitrace.findings.session_loss import Loss, is_there, losses
 from iscsitrace.measure.intervals import Span, covered_ns, merged
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
+from iscsitrace.relate.replacements import first_requests
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
@@ -44,22 +45,19 @@ def _takeovers(history: History) -> list[Takeover]:
     lost = losses(history)
     if not lost:
         return []
-    requests: dict[int, tuple[int, int | None]] = {}
-    for row in history.rows("logins").rows(("connection", "request_ns", "request_frame")):
-        if row["request_ns"] is not None and row["connection"] not in requests:
-            requests[row["connection"]] = (row["request_ns"], row["request_frame"])
+    requests = history.source.once(first_requests)
     found = []
     for loss in lost:
         after = history.connections_of.get(loss.next_session, ()) if loss.next_session is not None else ()
         own = history.connections_of[loss.session]
         login = next((requests[row["connection"]] for row in after if row["connection"] in requests), None)
-        if login is None or not own or not _is_healthy(history, loss, login[0]):
+        if login is None or not own or not _is_healthy(history, loss, login.at_ns):
             continue
         # the initiator had not closed it, and was there to close it after the login
-        was_open = all(_first(row, "fin_to_target_ns", "rst_to_target_ns") >= login[0] for row in own)
-        is_closed_after = all(_first(row, "fin_to_initiator_ns", "rst_to_initiator_ns") >= login[0] for row in own)
-        if was_open and is_closed_after and is_there(own, login[0]):
-            found.append(Takeover(loss, own[0]["initiator_address"], after[0]["initiator_address"], login[1]))
+        was_open = all(_first(row, "fin_to_target_ns", "rst_to_target_ns") >= login.at_ns for row in own)
+        is_closed_after = all(_first(row, "fin_to_initiator_ns", "rst_to_initiator_ns") >= login.at_ns for row in own)
+        if was_open and is_closed_after and is_there(own, login.at_ns):
+            found.append(Takeover(loss, own[0]["initiator_address"], after[0]["initiator_address"], login.frame))
     return found
 
 

@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from iscsitrace.findings.history import History, carries_io
 from iscsitrace.findings.login_attempts import Attempt, End, attempts, end_of
 from iscsitrace.findings.other_paths import retried
-from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.lacking import may_lack_pdus
 from iscsitrace.relate import replacements
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
-from iscsitrace.relate.replacements import Replacement
+from iscsitrace.relate.replacements import LoginRequest
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -196,7 +195,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
     login_times = [each.first_ns for each in logins]
     outage_times = [each.from_ns for each in history.outages]
     pings = _pings(history)
-    replaced = history.source.once(_replaced)
+    replaced = history.source.once(replacements.of_trace)
     found = []
     for row, after in zip_longest(sessions, sessions[1:]):
         own = history.connections_of[row["session"]]
@@ -216,9 +215,13 @@ def _losses(history: History) -> tuple[Loss, ...]:
         lost_ns, end = max((_end(each, until_ns, by_login) for each in own), key=lambda each: each[0])
         open_rows = _open_rows(history, row["session"])
         own_pings = [pings.get(each["connection"], ()) for each in own]
-        is_taken = end is None and row["end"] == "reinstated"
-        is_taken &= by_login is not None and is_there(own, by_login.at_ns)
-        if by_login and is_taken and not _is_waiting(history, open_rows, own_pings, by_login.at_ns):
+        if (
+            end is None
+            and row["end"] == "reinstated"
+            and by_login is not None
+            and is_there(own, by_login.at_ns)
+            and not _is_waiting(history, open_rows, own_pings, by_login.at_ns)
+        ):
             # nothing was wrong with it until then
             lost_ns = by_login.at_ns
         elif end is None:
@@ -249,10 +252,6 @@ def _losses(history: History) -> tuple[Loss, ...]:
     return tuple(found)
 
 
-def _replaced(source: Surroundings) -> dict[int, Replacement]:
-    return replacements.of_trace(source)
-
-
 def is_there(connections: Iterable[dict[str, Any]], at_ns: int) -> bool:
     """Whether the initiator acts on one of these connections at a time or later.
 
@@ -270,7 +269,7 @@ def _is_waiting(history: History, rows: Array, pings: Iterable[Iterable[tuple[in
     return max(waits, default=0) >= OUTAGE_MIN_NS
 
 
-def _end(connection: dict[str, Any], until_ns: int | None, by_login: Replacement | None) -> tuple[int, End | None]:
+def _end(connection: dict[str, Any], until_ns: int | None, by_login: LoginRequest | None) -> tuple[int, End | None]:
     """When a connection of a lost session ended: a close after the next login is no loss, the silence before it is.
 
     Nor is it one that the target closes because the next login has ended its session.

@@ -12,26 +12,35 @@ from iscsitrace.tables.table import Source
 
 
 @dataclass(frozen=True)
-class Replacement:
-    """A Login Request."""
+class LoginRequest:
+    """When it came, and in which frame."""
 
     at_ns: int
     frame: int
 
 
-def of_trace(source: Source) -> dict[int, Replacement]:
+def first_requests(source: Source) -> dict[int, LoginRequest]:
+    """The first of each connection, in order of time; ``source`` is the method ``table`` of a trace."""
+    logins = source("logins")
+    asked = logins.select(known(logins, "request_ns"))
+    found: dict[int, LoginRequest] = {}
+    columns = (asked.raw(name).tolist() for name in ("connection", "request_ns", "request_frame"))
+    for connection, at_ns, frame in sorted(zip(*columns, strict=True), key=lambda row: row[1]):
+        found.setdefault(connection, LoginRequest(at_ns, frame))
+    return found
+
+
+def of_trace(source: Source) -> dict[int, LoginRequest]:
     """By the session whose place was taken; ``source`` is the method ``table`` of a trace."""
-    sessions, connections, logins = (source(name) for name in ("sessions", "connections", "logins"))
+    sessions, connections = source("sessions"), source("connections")
     after = sessions.select(known(sessions, "replaces"))
     if not len(after):
         return {}
     old_of = dict(zip(after.raw("session").tolist(), after.raw("replaces").tolist(), strict=True))
     session_of = dict(zip(connections.raw("connection").tolist(), connections.raw("session").tolist(), strict=True))
-    asked = logins.select(known(logins, "request_ns"))
-    found: dict[int, Replacement] = {}
-    columns = (asked.raw(name).tolist() for name in ("connection", "request_ns", "request_frame"))
-    for connection, at_ns, frame in sorted(zip(*columns, strict=True), key=lambda row: row[1]):
+    found: dict[int, LoginRequest] = {}
+    for connection, request in first_requests(source).items():
         old = old_of.get(session_of[connection])
         if old is not None:
-            found.setdefault(old, Replacement(at_ns, frame))
+            found.setdefault(old, request)
     return found
