@@ -20,20 +20,36 @@ const FALLEN_PARTS: u32 = 2;
 /// Fewer stops far below an earlier flight are too few to be sure.
 const FALLEN_MIN: u32 = 8;
 
+/// How many stops came far below what was in flight before, and how many did not.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+struct Stops {
+    fallen: u32,
+    steady: u32,
+}
+
+impl Stops {
+    fn add(&mut self, pipe: i64, most: i64) {
+        let count = if pipe * FALL_PARTS < most { &mut self.fallen } else { &mut self.steady };
+        *count += 1;
+    }
+
+    /// Whether enough are far below, and more than one for so many that are not.
+    fn have_fallen(self, parts: u32) -> bool {
+        self.fallen >= FALLEN_MIN && self.fallen * parts > self.steady
+    }
+}
+
 /// What was in flight at the stops of one sender.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Steadiness {
     /// The most in flight since the last possible reduction.
     most: i64,
-    /// Of the stops that a window can have caused, how many came far below that, and how many did not.
-    fallen: u32,
-    steady: u32,
-    /// The same of the stops between the PDUs of bursts, however late an ACK was answered.
-    fallen_in_burst: u32,
-    steady_in_burst: u32,
-    /// The same of the stops within PDUs, on a path so long that no ACK ends a stop by chance.
-    fallen_in_pdu: u32,
-    steady_in_pdu: u32,
+    /// The stops that a window can have caused.
+    stops: Stops,
+    /// Those between the PDUs of bursts, however late an ACK was answered.
+    in_burst: Stops,
+    /// Those within PDUs, on a path so long that no ACK ends a stop by chance.
+    in_pdu: Stops,
     /// The most in flight before the last loss, until it is known what that changed; the most since its recovery, and the
     /// rounds since then.
     before_loss: Option<i64>,
@@ -60,20 +76,17 @@ impl Steadiness {
 
     /// The congestion window can have caused the stop, outside of a recovery.
     pub fn hold(&mut self, pipe: i64) {
-        let count = if pipe * FALL_PARTS < self.most { &mut self.fallen } else { &mut self.steady };
-        *count += 1;
+        self.stops.add(pipe, self.most);
     }
 
     /// A stop within a PDU, which an ACK from afar ended.
     pub fn hold_in_pdu(&mut self, pipe: i64) {
-        let is_fallen = pipe * FALL_PARTS < self.most;
-        *(if is_fallen { &mut self.fallen_in_pdu } else { &mut self.steady_in_pdu }) += 1;
+        self.in_pdu.add(pipe, self.most);
     }
 
     /// A stop between the PDUs of a burst, which ACKs ended.
     pub fn hold_in_burst(&mut self, pipe: i64) {
-        let is_fallen = pipe * FALL_PARTS < self.most;
-        *(if is_fallen { &mut self.fallen_in_burst } else { &mut self.steady_in_burst }) += 1;
+        self.in_burst.add(pipe, self.most);
     }
 
     /// A round ended.
@@ -107,14 +120,12 @@ impl Steadiness {
     /// Whether most stops between the PDUs of bursts, or a third of those within PDUs, are far below an earlier flight:
     /// something else than the congestion window causes them.
     pub fn has_fallen(&self) -> bool {
-        let is_in_burst = self.fallen_in_burst > self.steady_in_burst;
-        let is_in_pdu = self.fallen_in_pdu * FALLEN_PARTS > self.steady_in_pdu;
-        self.fallen_in_burst >= FALLEN_MIN && is_in_burst || self.fallen_in_pdu >= FALLEN_MIN && is_in_pdu
+        self.in_burst.have_fallen(1) || self.in_pdu.have_fallen(FALLEN_PARTS)
     }
 
     /// Whether the stops can be those of a congestion window.
     pub fn is_steady(&self) -> bool {
-        self.fallen * STEADY_MIN <= self.steady && self.kept * STEADY_MIN <= self.reduced
+        self.stops.fallen * STEADY_MIN <= self.stops.steady && self.kept * STEADY_MIN <= self.reduced
     }
 }
 
