@@ -34,6 +34,8 @@ _DEVICES_NS, _DEVICES_SHARE = 2 * _MS, 0.2
 """What the guests' devices may add to a delay."""
 _REACTION_NS: Final = 5 * _MS
 """Within which a guest sends what an ACK allows."""
+_NOTICE_NS: Final = _MS
+"""Within which a guest's TCP handles a segment that its card has."""
 _CLOCK_NS: Final = 2 * _MS
 """fio logs in milliseconds, and a clock is known to less than one."""
 
@@ -81,6 +83,7 @@ def of_run(made: Made) -> Logs:
         overtaken_share(truth),
         0,
         reaction_ns=_REACTION_NS,
+        notice_ns=_NOTICE_NS,
     )
 
 

@@ -54,6 +54,8 @@ class Logs:
     """PDUs whose headers the snaplen cut."""
     reaction_ns: int = 1
     """How long a host may take to send what it may send."""
+    notice_ns: int = 0
+    """How long after a packet came in the log of the windows may show what it opened."""
 
 
 def of_simulation(draw: Draw, made: Made) -> Logs:

@@ -259,11 +259,15 @@ class _Reading:
         return self._parts(claims, status if is_held else union(), service, _length(taken))
 
     def _ready(self, arrived: int, first: int) -> int:
-        """When the target had the data: at its first data, or while a window was closed before it, at most then."""
+        """When the target had the data: at its first data, or while a window was closed before it, at most then.
+
+        A window that the command's own packet opened held none of its data.
+        """
         least = arrived + self.logs.service_ns
         closed = union(*self.full["target"].values())
         place = int(np.searchsorted(closed[:, 0], first, side="left")) - 1
-        if place >= 0 and closed[place, 1] >= first - self.logs.reaction_ns:
+        opened_ns = max(first - self.logs.reaction_ns, arrived + self.logs.notice_ns)
+        if place >= 0 and closed[place, 1] >= opened_ns:
             return int(np.clip(closed[place, 0], min(least, first), first))
         return first
 
