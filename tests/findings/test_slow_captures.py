@@ -147,6 +147,24 @@ ROWS: Final[Mapping[str, Row]] = {
         words="network",
         parts={"propagation": (0.55, 1.0)},
     ),
+    # 18 to 34 ms each way; what is in flight takes 9 ms on the line
+    "a delay that varies by as much, without a queue": _row(
+        "write --block-size 16K --bytes 6M --queue-depth 4 --one-way-delay 18ms --set jitter=16ms --rate 60Mbit",
+        "limited",
+        "queue_depth_low block_size_small none",
+        words="network",
+        never="standing_queue slow_target",
+        parts={"propagation": (0.7, 1.0)},
+    ),
+    # 3 to 5.5 ms each way: what is in flight at a stop is not known
+    "packets that overtake each other": _row(
+        "write --block-size 16K --bytes 4M --one-way-delay 3ms --set jitter=2.5ms --set jitter-reorders=yes "
+        "--key InitialR2T=Yes --key ImmediateData=No",
+        "limited",
+        "queue_depth_low unsolicited_data_unused",
+        never="send_buffer_small congestion_window_small standing_queue",
+        parts={"propagation": (0.5, 1.0), "send_buffer": (0.0, 0.01)},
+    ),
     # two reads at the beginning of two of the three times
     "storage that stalls for 400 ms": _row(
         "read --block-size 64K --bytes 40M --one-way-delay 2ms --rate 1Gbit "

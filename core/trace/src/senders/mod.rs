@@ -265,7 +265,8 @@ impl SenderPair {
         let whole_ns = to_receiver_ns.saturating_add(to_sender_ns);
         let to_sender_ns = if is_beside(to_sender_ns, whole_ns) { 0 } else { to_sender_ns };
         let least_ns = to_receiver_ns.saturating_add(to_sender_ns);
-        Delays { to_sender_ns, least_ns, round_trip_ns, prompt: there.prompt() }
+        let is_reordered = there.is_reordered();
+        Delays { to_sender_ns, least_ns, round_trip_ns, prompt: there.prompt(), is_reordered }
     }
 
     /// Ends the connection: moves its rows to the tables, with iSCSI directions.

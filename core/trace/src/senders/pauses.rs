@@ -74,7 +74,7 @@ impl Pauses {
         let stop = self.burst.stop;
         self.confirm(&stop, &between, now);
         let estimate = self.cwnd.judge(stop, between, patience_ns, now.segment);
-        if self.cwnd.has_room() && now.recovery == 0 {
+        if self.cwnd.has_room() && now.recovery == 0 && !delays.is_reordered {
             self.buffer.find_at_all();
         } else {
             self.buffer.set(self.cwnd.is_at_ceiling(), self.place(seen.time_ns));
@@ -90,7 +90,8 @@ impl Pauses {
     #[inline]
     pub fn stop(&mut self, stop: Stop, delays: Delays, segment: i64) {
         let ticks = delays.to_sender_ns / TICK_NS;
-        if ticks >= LEVEL_TICKS_MIN {
+        // where packets overtake each other, what was in flight behind one of them is not known
+        if ticks >= LEVEL_TICKS_MIN && !delays.is_reordered {
             // which ACKs the sender had is known by a tick
             let slack = stop.flight.pipe / ticks;
             self.cwnd.pass_far(&stop, segment, slack);

@@ -67,4 +67,6 @@ pub struct Delays {
     pub round_trip_ns: i64,
     /// RTT from the tap to the receiver of ACKs that are not held back, if there were any.
     pub prompt: Option<Prompt>,
+    /// Whether packets of the sender overtake each other before the tap.
+    pub is_reordered: bool,
 }

@@ -236,7 +236,8 @@ mod tests {
         fn send(&mut self, sent_ms: i64, tap_ms: i64, echo_ms: i64, count: i64) {
             for _ in 0..count {
                 let path_ns = PATH_MS * MS;
-                let delays = Delays { to_sender_ns: path_ns, least_ns: path_ns, round_trip_ns: path_ns, prompt: None };
+                let delays =
+                    Delays { to_sender_ns: path_ns, least_ns: path_ns, round_trip_ns: path_ns, ..Delays::default() };
                 let (had_more, patience_ns) = (self.had_more, PATIENCE_MS * MS);
                 let sent = Sent { had_more, segment: SEGMENT, shift: Some(0), delays, patience_ns };
                 let seen = self.packet(tap_ms, sent_ms, echo_ms);
