@@ -16,11 +16,10 @@ from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import line
 from iscsitrace.measure.by_subject import first_of_each
-from iscsitrace.measure.facts import Array, Facts, path_ns, workloads
+from iscsitrace.measure.facts import Array, Facts, path_ns
 from iscsitrace.measure.intervals import Span
 from iscsitrace.measure.line import Line, Times
 from iscsitrace.measure.session import Session
-from iscsitrace.measure.workload import MIXED
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -124,7 +123,7 @@ _QUEUE: Final = Advice(
 
 # --- standing_queue
 
-GROWN_NS: Final = MILLISECOND_NS
+GROWN_NS: Final = MILLISECOND_NS // 2
 """Least time by which the RTT grows before a line: hosts take less to answer."""
 QUEUE_NS: Final = 10 * MILLISECOND_NS
 """Least time in a queue that is one: less is a busy host that takes packets late,"""
@@ -144,28 +143,16 @@ def _has_standing_queue(facts: Facts) -> Found:
     loaded_ns = np.append(facts.table("senders").raw("rtt_load_median_ns"), 0)[rows]
     queue_ns = loaded_ns - least_ns
     is_found = (rows >= 0) & (least_ns >= 0) & (queue_ns >= np.maximum(QUEUE_NS, QUEUE_PART * least_ns))
-    is_found &= ~_empties(facts)
+    is_found &= facts.count("senders", _has_stood) > 0
     shares = np.divide(queue_ns, loaded_ns, out=np.zeros(len(facts)), where=is_found)
     return Found(is_found, share=shares)
 
 
-def _empties(facts: Facts) -> Array:
-    """Where the queue before a line of known rate is that of bursts, and empties between them: the line idles, and the
-    least RTT of no stretch of time shows a queue. Of reads and writes at once the other line may be busy meanwhile.
-    """
-    asked, is_one_way = facts.once(workloads), np.zeros(len(facts), dtype=bool)
-    is_one_way[asked.numbers] = asked.words != MIXED
-    is_idle = facts.part_ns("transfer") < FULL * facts.jobs_ns
-    has_rate, stood = (facts.count("senders", each) > 0 for each in (_has_rate, _has_stood))
-    return np.asarray(is_one_way & is_idle & has_rate & ~stood)
-
-
 def _has_stood(senders: Table) -> Array:
+    """Whether the least RTT of a stretch of time shows a queue: that of bursts empties between them, and a path whose
+    delay varies is now and then as short as at its least.
+    """
     return np.asarray(senders.raw("standing_queue_ns") > 0)
-
-
-def _has_rate(senders: Table) -> Array:
-    return known(senders, "line_bytes_per_s")
 
 
 def _standing_queue(case: Case) -> Observation:
@@ -185,9 +172,8 @@ STANDING_QUEUE: Final = Problem(
     meaning="A queue on the path never empties while data are in flight: each round trip takes longer than the path "
     "needs. The session builds it itself, or other traffic does.",
     condition="The median RTT while data are in flight exceeds that of the path by the larger of "
-    f"{wording.time(QUEUE_NS)} and half of it; and neither line_saturated nor line_shared is found. Where data go one "
-    "way, over a line of known rate, the least RTT of 250 ms shows the queue, too (iscsitrace docs method 5): that of "
-    "a burst is empty before the next.",
+    f"{wording.time(QUEUE_NS)} and half of it, and the least RTT of 250 ms shows a queue, too (iscsitrace docs method "
+    "5): that of a burst is empty before the next. Neither line_saturated nor line_shared is found.",
     evidence="The commands that waited longest for the network. The share is the queue's part of a round trip.",
     example="The path to the initiator has a standing queue: under load a round trip typically takes 122.7 ms instead "
     "of 8.0 ms.",

@@ -16,7 +16,7 @@ LINE = {
     "line_queue_ns": 38 * MS,
 }
 BUSY = (("transfer", 80 * MS), ("propagation", 20 * MS))
-LOADED = {"rtt_load_median_ns": 100 * MS, "rtt_load_count": 900}
+LOADED = {"rtt_load_median_ns": 100 * MS, "rtt_load_count": 900, "standing_queue_ns": 250 * MS}
 """An RTT of 100 ms while data are in flight; that of the path is 16 ms."""
 
 
@@ -250,25 +250,26 @@ def test_losses_against_the_data_lead_before_a_full_line(to_target: bool, name: 
     assert made.opinion().headline.name == name
 
 
-@pytest.mark.parametrize(
-    ("standing_ns", "rate", "is_found"),
-    [
-        # the queue of a burst is empty before the next
-        (0, 1_200_000, False),
-        # it stood
-        (250 * MS, 1_200_000, True),
-        # nothing tells a burst from another queue
-        (0, None, True),
-    ],
-)
-def test_the_queue_of_bursts_is_no_standing_one(standing_ns: int, rate: int | None, is_found: bool) -> None:
+@pytest.mark.parametrize(("standing_ns", "is_found"), [(0, False), (250 * MS, True)])
+def test_a_queue_that_empties_between_bursts_is_no_standing_one(standing_ns: int, is_found: bool) -> None:
+    """Nor is a path whose delay varies."""
     made = Story().tasks(10, ("propagation", 40 * MS), ("transfer", 60 * MS))
-    line = {"line_bytes_per_s": rate, "line_wire_bytes_per_s": rate, "standing_queue_ns": standing_ns}
-    made.add("senders", to_target=False, **LOADED | line)
+    made.add("senders", to_target=False, **LOADED | {"standing_queue_ns": standing_ns})
     assert ("standing_queue" in names(made)) == is_found
 
 
-@pytest.mark.parametrize(("loaded_ns", "is_found"), [(24 * MS, True), (23.9 * MS, False)])
-def test_a_line_without_a_rate_is_full_where_the_rtt_grows_by_half(loaded_ns: float, is_found: bool) -> None:
-    made = story(*BUSY, line=None, line_bytes_per_s=None, rtt_load_median_ns=round(loaded_ns), rtt_load_count=900)
+@pytest.mark.parametrize(
+    ("path_ns", "loaded_ns", "is_found"),
+    [
+        # by half
+        (16 * MS, 24 * MS, True),
+        (16 * MS, 23.9 * MS, False),
+        # and by more than hosts take to answer
+        (0.2 * MS, 0.7 * MS, True),
+        (0.2 * MS, 0.69 * MS, False),
+    ],
+)
+def test_a_line_without_a_rate_is_full_where_the_rtt_grows(path_ns: float, loaded_ns: float, is_found: bool) -> None:
+    made = Story(rtt_to_target_ns=round(path_ns)).tasks(10, *BUSY)
+    made.add("senders", to_target=False, rtt_load_median_ns=round(loaded_ns), rtt_load_count=900)
     assert ("line_saturated" in names(made)) == is_found
