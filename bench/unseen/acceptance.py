@@ -25,7 +25,8 @@ right. Verdicts are H (healthy), L (limited), P (problem).
 
 (a) At most a tenth of the commands, each ten times the median, and 50 ms longer. (b) congestion_window_small, if the
 window takes as much as the recovery; verdicts L and P. (c) If the program paused long enough. (d) In the median; both
-sides are right where the mean says otherwise. (e) Of sequential I/O below 1 MiB; if a write has several R2Ts.
+sides are right where the mean says otherwise, and where a target with a queue serves a thousand commands a second. (e)
+Of sequential I/O below 1 MiB; if a write has several R2Ts.
 
 1. A black-out leads. It is the only cause from 1.25 times its threshold on, and one of several from 0.8 times on.
 2. Otherwise the cause with the largest share leads, and those within EQUAL_POINTS of it are right, too.
@@ -60,6 +61,7 @@ _OVERTAKEN: Final = 0.01
 _FULL: Final = 0.90
 _QUEUE_NS, _QUEUE_OF_RTT = 5 * MS, 0.5
 _SLOW_TARGET_NS, _SLOW_INITIATOR_NS = 10 * MS, 4 * MS
+_BUSY_TARGET_NS: Final = MS
 _FAR_NS: Final = 5 * MS
 _THINKING: Final = 0.5
 _IDLE, _TRANSFER = "thinking", "transfer"
@@ -238,7 +240,7 @@ def _may_reduce(facts: Facts) -> bool:
     A retransmission alone, of what only lacked its ACK, is no cause of its own.
     """
     is_overtaken = _above(facts.overtaken_share, _OVERTAKEN) is not False
-    return bool(facts.loss_count or facts.shares["loss_recovery"]) or is_overtaken
+    return facts.has_losses or is_overtaken
 
 
 def _path(facts: Facts) -> Iterator[Cause]:
@@ -298,9 +300,12 @@ def _of_rounds(facts: Facts) -> dict[str, Verdicts]:
 
 
 def _is_slow(facts: Facts) -> bool | None:
-    """Whether storage is: both are right where the median and the mean are at different sides of the threshold."""
+    """Whether storage is: both are right where the median and the mean are at different sides of the threshold, and
+    where a target with a queue is fast.
+    """
+    is_busy = facts.service_ns < facts.depth * _BUSY_TARGET_NS
     if _above(facts.service_ns, _SLOW_TARGET_NS):
-        return True
+        return None if is_busy else True
     return None if _above(facts.mean_service_ns, _SLOW_TARGET_NS) is not False else False
 
 

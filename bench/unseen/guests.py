@@ -7,7 +7,7 @@ commands those of the captures in the guests. All times are put on this machine'
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 
 import iscsitrace
-from bench.budget.packets import packets
-from bench.budget.spans import Spans, union
+from bench.budget.packets import Packet, packets
+from bench.budget.spans import Spans, intersection, union
 from bench.unseen import wire
 from bench.unseen.drawing import Draw
-from bench.unseen.logs import NULL, Logs, Times, bursts, delays_of, overtaken_share, paired
+from bench.unseen.logs import NULL, Logs, Numbers, Times, bursts, delays_of, overtaken_share, paired
 from bench.unseen.runs import TAPS, Made
 from iscsitrace.lab import fault_catalogue
 from iscsitrace.lab.guests import world
@@ -78,7 +78,7 @@ def of_run(made: Made) -> Logs:
         paired(rounds["initiator"], rounds["target"], places),  # type: ignore[arg-type]
         ways,
         wire.losses_of(seen, truth, has_lost, {name: {} for name in wire.NEAR}),
-        {side: _full(truth, side, port, ahead_ns[side]) for side in TAPS},
+        {side: _full(truth, side, port, ahead_ns[side], _sent_ns(seen[side], side)) for side in TAPS},
         delays_of(truth),
         overtaken_share(truth),
         0,
@@ -151,10 +151,17 @@ def _commands(
     return ports["initiator"], commands, places
 
 
-def _full(truth: Mapping[str, Any], side: str, port: int, ahead_ns: int) -> dict[str, Spans]:
+def _sent_ns(seen: Sequence[Packet], side: str) -> Numbers:
+    """When the host sent data, at its own tap."""
+    is_out = side == "initiator"
+    return np.array([each.time_ns for each in seen if each.payload_bytes and each.to_target == is_out], np.int64)
+
+
+def _full(truth: Mapping[str, Any], side: str, port: int, ahead_ns: int, sent_ns: Numbers) -> dict[str, Spans]:
     """When the sender had no room for another segment, by what it lacked.
 
-    tcp_probe tells of each segment that came in what the sender had in flight until then, and its windows.
+    tcp_probe tells of each segment that came in what the sender had in flight until then, and its windows. A sender
+    stopped with its last packet before: until then it had room. One that paces waits between them, too.
     """
     probe = truth["guests"][side]["events"]["tcp_probe"]
     own = probe.get("src" if side == "initiator" else "dest", [])
@@ -166,7 +173,8 @@ def _full(truth: Mapping[str, Any], side: str, port: int, ahead_ns: int) -> dict
     times = column("time_ns") - ahead_ns
     flying = (column("snd_nxt") - column("snd_una")) % _WRAP
     ends = truth["initiator_ends"] if side == "initiator" else truth["target_ends"][0]
-    mss = max((end["snd_mss"] for end in ends if end["initiator_port"] == port), default=1448)
+    (end,) = [each for each in ends if each["initiator_port"] == port]
+    mss = end["snd_mss"]
     tcp = truth["settings"]["world"].get(f"{side}_tcp", {})
     is_small = (tcp.get("send_buffer_bytes") or _SMALL_BUFFER_BYTES) < _SMALL_BUFFER_BYTES
     # BBR paces: what it has and does not send waits for its turn
@@ -174,9 +182,21 @@ def _full(truth: Mapping[str, Any], side: str, port: int, ahead_ns: int) -> dict
     is_closed = (flying > 0) & (column("snd_wnd") - flying < mss)
     is_full = (flying > (column("snd_cwnd") - 1) * mss) & ~is_closed
     is_waiting = (flying > 0) & ~is_closed & ~is_full
-    until = np.column_stack([np.append(times[:1], times[:-1]), times])
+    before = np.append(times[:1], times[:-1])
+    first, last = np.searchsorted(sent_ns, before, side="right"), np.searchsorted(sent_ns, times, side="right")
+    bounded = np.append(sent_ns, times[-1:])
+    has_sent = last > first
+    stopped = np.column_stack([np.where(has_sent, bounded[np.maximum(last - 1, 0)], before), times])
+    paced = np.column_stack([np.where(has_sent, bounded[first], before), times])
+    is_paced = is_waiting & is_pacing & (not is_small)
     return {
-        "receive_window": union(until[is_closed]),
-        "congestion_window": union(until[is_full | (is_waiting & is_pacing & (not is_small))]),
-        "send_buffer": union(until[is_waiting & is_small]),
+        "receive_window": union(stopped[is_closed]),
+        "congestion_window": union(stopped[is_full], paced[is_paced]),
+        "send_buffer": intersection(union(stopped[is_waiting & is_small]), _buffer_full(end["tcp_info"])),
     }
+
+
+def _buffer_full(info: Mapping[str, Any]) -> Spans:
+    """Between which samples of TCP_INFO the kernel counted time in which all was sent, and the buffer had no room."""
+    times, counted = np.asarray(info["time_ns"], np.int64), np.asarray(info["sndbuf_limited_ns"], np.int64)
+    return union(np.column_stack([times[:-1], times[1:]])[np.diff(counted) > 0])

@@ -83,6 +83,8 @@ class Facts:
     black_out_ns: int
     loss_count: int
     """Lost packets with data."""
+    has_losses: bool
+    """Whether any packet of the session was lost."""
     after_loss: float
     """Share of the congestion window after the first loss, of the I/O time."""
     life_after_loss: float
@@ -192,6 +194,7 @@ class _Reading:
             loss_ns=_length(intersection(self.losses.all, self.io)),
             black_out_ns=_length(intersection(self.losses.interrupted, self.io)),
             loss_count=self.losses.data_count,
+            has_losses=self.losses.has_any,
             after_loss=by_time.after_loss,
             life_after_loss=by_life.after_loss,
             overtaken_share=self.logs.overtaken_share,

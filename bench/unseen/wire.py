@@ -153,6 +153,8 @@ class Losses:
     data_count: int
     first_ns: int | None
     """The first loss, or the first retransmission of what was not lost: the sender took it for one."""
+    has_any: bool
+    """Whether the link lost a packet of the session."""
 
     @cached_property
     def all(self) -> Spans:
@@ -201,7 +203,8 @@ def losses_of(
             mended = [(each.first_ns, each.last_ns) for each in repairs(seen[near], far, to_target=is_to_target)]
             data += at_receiver(mended)
             interrupted += at_receiver(_interrupted(truth, mended))
-    return Losses(union(data), union(timers), union(interrupted), len(data), min(first, default=None))
+    has_any = any(has_lost.values())
+    return Losses(union(data), union(timers), union(interrupted), len(data), min(first, default=None), has_any)
 
 
 def segment_offsets(capture: Path, *, to_target: bool) -> Numbers:

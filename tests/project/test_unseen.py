@@ -220,26 +220,36 @@ def _probed(**settings: Any) -> dict[str, Any]:
     }
     return {
         "guests": {"initiator": {"events": {"tcp_probe": probe}}},
-        "initiator_ends": [{"initiator_port": 5_000, "snd_mss": 1_448}],
+        "initiator_ends": [
+            {
+                "initiator_port": 5_000,
+                "snd_mss": 1_448,
+                "tcp_info": {"time_ns": [0, 9 * MS, 30 * MS], "sndbuf_limited_ns": [0, 4 * MS, 4 * MS]},
+            }
+        ],
         "settings": {"world": {"initiator_tcp": settings}},
     }
 
 
-def test_a_probe_tells_what_held_the_sender_until_then() -> None:
-    full = guests._full(_probed(), "initiator", 5_000, ahead_ns=-MS)
+def test_a_probe_tells_what_held_the_sender_from_its_last_packet_on() -> None:
+    sent_ns = np.array([3 * MS, 5 * MS])
+    full = guests._full(_probed(), "initiator", 5_000, -MS, sent_ns)
     # nothing is known before the first ACK, and 4 of 10 segments are no full window
     assert {name: spans.tolist() for name, spans in full.items()} == {
         "receive_window": [],
         "congestion_window": [],
         "send_buffer": [],
     }
-    small = guests._full(_probed(send_buffer_bytes=8_192), "initiator", 5_000, ahead_ns=-MS)
-    assert small["send_buffer"].tolist() == [[MS, 11 * MS]]
-    paced = guests._full(_probed(congestion_control="bbr"), "initiator", 5_000, ahead_ns=-MS)
-    assert paced["congestion_window"].tolist() == [[MS, 11 * MS]]
+    # the kernel counts no time of a full buffer after 9 ms
+    small = guests._full(_probed(send_buffer_bytes=8_192), "initiator", 5_000, -MS, sent_ns)
+    assert small["send_buffer"].tolist() == [[5 * MS, 9 * MS]]
+    # one that paces waits between its packets, too
+    paced = guests._full(_probed(congestion_control="bbr"), "initiator", 5_000, -MS, sent_ns)
+    assert paced["congestion_window"].tolist() == [[3 * MS, 11 * MS]]
     closed = _probed()
     closed["guests"]["initiator"]["events"]["tcp_probe"]["snd_wnd"] = [60_000, 4 * 1_448, 60_000]
-    assert guests._full(closed, "initiator", 5_000, ahead_ns=0)["receive_window"].tolist() == [[0, 10 * MS]]
+    none_sent = np.empty(0, np.int64)
+    assert guests._full(closed, "initiator", 5_000, 0, none_sent)["receive_window"].tolist() == [[0, 10 * MS]]
 
 
 def test_a_run_of_busy_guests_is_left_out() -> None:
@@ -269,7 +279,8 @@ def _with(facts: Facts, shares: dict[str, float]) -> Facts:
 
 
 def test_a_loss_of_a_second_is_right_beside_a_full_line(distance: Facts) -> None:
-    full = replace(_with(distance, {"transfer": 0.97, "loss_recovery": 0.03}), line_share=0.97, loss_count=9)
+    shares = {"transfer": 0.97, "loss_recovery": 0.03}
+    full = replace(_with(distance, shares), line_share=0.97, loss_count=9, has_losses=True)
     assert set(acceptance.accepted(replace(full, loss_ns=1_500 * MS)).names) > {"line_saturated", "loss"}
     assert "loss" not in acceptance.accepted(replace(full, loss_ns=200 * MS)).names
 
@@ -281,7 +292,16 @@ def test_a_window_that_no_loss_made_small_is_a_cause_of_its_own(distance: Facts)
     found = acceptance.accepted(small)
     assert "congestion_window_small" in found.names
     assert "loss" not in found.names
-    assert "loss" in acceptance.accepted(replace(small, loss_count=3)).names
+    assert "loss" in acceptance.accepted(replace(small, loss_count=3, has_losses=True)).names
+
+
+def test_a_queue_before_a_fast_target_is_no_slow_one(distance: Facts) -> None:
+    served = _with(distance, {"target_service": 0.9, "propagation": 0.1})
+    for service_ms, is_fast in ((31, True), (33, False)):
+        slow = replace(served, depth=32, service_ns=service_ms * MS, mean_service_ns=service_ms * MS)
+        names = acceptance.accepted(slow).names
+        assert "slow_target" in names
+        assert ("none" in names) == is_fast
 
 
 def test_what_either_share_says_is_right(distance: Facts) -> None:
