@@ -101,13 +101,17 @@ def overview(groups: Sequence[tuple[Sequence[str], Headline | None, str]]) -> Se
 
 
 def lines_of_sessions(diagnosis: Diagnosis, shown: Shown) -> Iterator[Section]:
-    """One line for each story and session: the verdict, the finding that leads, its cost and its sentence."""
+    """One line for each story and session: the verdict, the finding that leads, its cost and its sentence, which stands
+    once for sessions with the same story.
+    """
     told = [(story.label, story.headline) for story in shown.unanswered]
     told += [(label, opinion.headline) for label, opinion in shown.subjects]
-    rows = [
-        (label, headline.kind, headline.name, cells.seconds(headline.cost_ns), headline.text)
-        for label, headline in told
-    ]
+    first: dict[str, str] = {}
+    rows = []
+    for label, headline in told:
+        of = first.setdefault(headline.text, label)
+        text = headline.text if of == label else f"as {of}"
+        rows.append((label, headline.kind, headline.name, cells.seconds(headline.cost_ns), text))
     yield Section("", (table(("session", "verdict", "finding", "lost s", "headline"), rows),))
     yield from shown.others()
 
@@ -148,9 +152,13 @@ def _in_brief(shown: Shown) -> Iterator[Section]:
         lead = subject.headline.finding
         if lead and lead.display_filter:
             lines.append(f"{start}see {lead.display_filter}")
-        others = [_named(each, subject) for each in subject.findings if not lead or each.name != lead.name]
+        others = [each for each in subject.findings if not lead or each.name != lead.name]
+        if subject.headline.kind == "healthy":
+            # the parts of its time stand above
+            others = [each for each in others if each.severity != "info"]
         if others:
-            lines.append(f"{start}also found (-v): {', '.join(others)}")
+            named = ", ".join(_named(each, subject) for each in others)
+            lines.append(f"{start}also found (-v): {named}")
     if lines:
         yield Section("", ("", *lines))
 

@@ -96,6 +96,24 @@ def test_one_line_of_each_session(diagnose: Diagnose) -> None:
     assert rows[2][2] == "connection_lost"
 
 
+def test_what_happened_to_two_sessions_is_told_once() -> None:
+    (capture,) = (Path(__file__).parents[2] / "samples" / "black-out-and-relogin").glob("capture.*")
+    result = CliRunner().invoke(main, ["diagnose", "--short", str(capture)], catch_exceptions=False)
+    first, second = result.stdout.splitlines()[-2:]
+    assert first.startswith("session 0  problem  io_outage  ")
+    assert " Session 0 had no I/O for " in first
+    assert re.fullmatch(r"session 1  problem  io_outage  +\d+\.\d+  as session 0", second)
+
+
+def test_a_healthy_session_has_the_parts_of_its_time_once(diagnose: Diagnose) -> None:
+    story = Story().tasks(10, ("transfer", 30 * MS), ("target_service", 9 * MS))
+    assert "slow_target (info, 23 %)" in diagnose(story, "-v").stdout
+    output = diagnose(story).stdout
+    assert "is healthy." in output
+    assert "target service 23 %" in output
+    assert "also found" not in output
+
+
 def test_no_more_than_three_pieces_of_advice(diagnose: Diagnose) -> None:
     """What broke has as many; the first is the most likely."""
     told = several()
