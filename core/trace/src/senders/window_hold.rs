@@ -76,7 +76,10 @@ impl WindowHold {
     pub fn send(&mut self, seen: &Observation, echoed: &Echoed, sent: Sent) {
         let Some((value, echo)) = seen.timestamps else { return self.end() };
         let echo = SerialNumber(echo);
+        let before = echoed.before(echo);
         let sent_ns = self.clock.note(value, seen.time_ns, sent.delays.round_trip_ns);
+        // it answers an ACK that came later: else the clock of the timestamps was set, or one of them is wrong
+        let sent_ns = sent_ns.filter(|&sent_ns| before.is_none_or(|before| sent_ns >= before.time_ns));
         if sent_ns.is_some() {
             self.timed_since_ns.get_or_insert(seen.time_ns);
         }
@@ -86,7 +89,7 @@ impl WindowHold {
             self.end();
         }
         // before the ACKs that may have let it go, and after all that it can have had
-        let (Some(before), Some(latest)) = (echoed.before(echo), echoed.latest(echo)) else {
+        let (Some(before), Some(latest)) = (before, echoed.latest(echo)) else {
             return self.end();
         };
         // less than a segment is not sent while more is to come (RFC 9293, section 3.8.6.2.1)
@@ -199,11 +202,17 @@ mod tests {
 
     impl Far {
         fn begin() -> Self {
+            Self::begin_with(0)
+        }
+
+        /// The timestamp of its third segment is ahead by this.
+        fn begin_with(ahead_ms: i64) -> Self {
             let mut far =
                 Self { hold: WindowHold::default(), acks: Acks::default(), sent: 0, had_more: false, window: WINDOW };
             for ms in (0..=1000).step_by(100) {
                 far.ack(ms, far.sent / SEGMENT);
-                far.send(ms + PATH_MS, ms + PATH_MS, ms, 1);
+                let wrong_ms = if ms == 200 { ahead_ms } else { 0 };
+                far.send(ms + PATH_MS + wrong_ms, ms + PATH_MS, ms, 1);
                 far.had_more = false;
             }
             far.ack(1980, far.sent / SEGMENT);
@@ -376,6 +385,22 @@ mod tests {
         let sent = Sent { had_more: true, segment: SEGMENT, shift: Some(0), delays, patience_ns: 0 };
         hold.send(&Observation { timestamps: None, ..far.packet(0, 0, 0) }, far.acks.echoed(), sent);
         assert_eq!(hold.timed_since_ns(), None);
+    }
+
+    #[test]
+    fn a_wrong_timestamp_before_the_clock_is_known_puts_no_wait_into_another_time() {
+        // half an hour ahead
+        let mut far = Far::begin_with(1_800_000);
+        let before = far.sent / SEGMENT;
+        far.send(2000, 2000, 1981, 12);
+        for round in 1..400 {
+            let ms = 2000 + 5 * round;
+            far.ack(ms, before + 2 * round);
+            far.send(ms + PATH_MS, ms + PATH_MS, ms, 2);
+        }
+        let spans = far.spans();
+        assert!(!spans.is_empty());
+        assert!(spans.iter().all(|&(from_ms, to_ms)| 2000 <= from_ms && to_ms <= 4020), "{spans:?}");
     }
 
     #[test]
