@@ -32,8 +32,8 @@ SLOW := measure/test_budget_truth measure/test_budget_cases model/test_model_sim
 # initiators and targets of others, which answer in seconds
 WAITING := $(addprefix tests/lab/,test_initiator_against_servers.py test_target_against_initiators.py test_lab_peers.py)
 export PROPTEST_RNG_SEED := $(SEED)
-# tests that run beside others: some wait for what they started, so one process more than there are processors
-WORKERS := $(shell expr $$(nproc) + 1)
+# tests that run beside others
+WORKERS := $(shell nproc)
 # .ci/run has cargo run by another program, which is no concern of maturin
 unexport CARGO
 CARGO := cargo
@@ -42,6 +42,7 @@ PROFILE ?= release
 DEVELOP := VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --locked
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
 WORKSPACE := --manifest-path core/Cargo.toml --locked
+LINTED := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/clippy_compiler
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
@@ -82,8 +83,9 @@ quick-rust: build/setup.stamp ## lint and the quick tests of the crates that rea
 	$(CARGO) clippy $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace -- -D warnings
 	PROPTEST_CASES=8 $(CARGO) test $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace --lib
 
-test-rust: build/system.stamp
-	$(CARGO) test $(WORKSPACE) --workspace --exclude iscsitrace-python --exclude iscsitrace-fuzz
+# all crates, which have other features together than apart: what lint compiled is not compiled again
+test-rust: build/setup.stamp
+	$(LINTED) $(CARGO) test $(WORKSPACE) --workspace
 
 # Tests in real time run one at a time, at real-time priority, beside the others (before them, where this priority is
 # not allowed). Tests of WAITING mostly wait for programs of others, and run one at a time beside the others, too. The
@@ -110,7 +112,8 @@ lint: lint-rust lint-python ## check format, lint, types, import contracts and g
 
 lint-rust: build/setup.stamp
 	$(CARGO) fmt --manifest-path core/Cargo.toml --all --check
-	$(CARGO) clippy $(WORKSPACE) --workspace --all-targets -- -D warnings
+	$(LINTED) $(CARGO) test $(WORKSPACE) --workspace --no-run
+	$(LINTED) $(CARGO) build $(WORKSPACE) -p iscsitrace-fuzz --bins
 
 lint-python: build/ready.stamp
 	$(BIN)/ruff format --check .

@@ -7,8 +7,8 @@ of the pictures of a report. An exponent above 1.2 is measured again, and each p
 exit code 1 if one is above 1.2 still. Where the largest count adds less than 0.3 s, the work is "small": it has no
 exponent, which would be that of the machine's noise.
 
-``--small`` takes about a minute: only `diagnose`, which reads every table, two counts, the better of two runs, and a
-bound that a busy machine keeps. Work that grows with the square does not.
+``--small`` takes half a minute: only `diagnose`, which reads every table, two counts, and a bound that a busy machine
+keeps. Work that grows with the square does not.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def growth(name: str, family: Family, command: str, folder: Path, scale: float, 
         return Growth(name, command, list(best), cpu_s, start, most, [peak for _, peak in best.values()])
 
     found = measured()
-    return measured() if found.is_worse or is_small else found
+    return measured() if found.is_worse else found
 
 
 def _run_loading(arguments: Sequence[str]) -> None:

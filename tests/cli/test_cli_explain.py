@@ -44,14 +44,17 @@ def test_another_name_is_refused_with_names_like_it() -> None:
     assert "nothing is called 'losses_of'; names like it: " in text
 
 
-@pytest.mark.parametrize("name", explained.names(PROBLEMS))
-def test_every_name_that_is_printed_has_a_page(name: str) -> None:
-    assert all(section.title and section.blocks for section in explained.page(name, PROBLEMS))
+def test_every_name_that_is_printed_has_a_page() -> None:
+    names = explained.names(PROBLEMS)
+    assert len(names) > 500
+    sections = {name: explained.page(name, PROBLEMS) for name in names}
+    assert [name for name, own in sections.items() if not all(each.title and each.blocks for each in own)] == []
 
 
-@pytest.mark.parametrize("heading", [*headings.of_tables(), *(each.heading for each in watch_columns.COLUMNS)])
-def test_every_heading_of_a_table_has_a_page(heading: str) -> None:
-    assert explained.page(heading, PROBLEMS)
+def test_every_heading_of_a_table_has_a_page() -> None:
+    found = [*headings.of_tables(), *(each.heading for each in watch_columns.COLUMNS)]
+    assert len(found) > 100
+    assert [heading for heading in found if not explained.page(heading, PROBLEMS)] == []
 
 
 @pytest.mark.parametrize("name", ["lost_between_taps", "capture_lacks_packets", "queue_between_taps", "slow_at_target"])

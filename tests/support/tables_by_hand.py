@@ -65,7 +65,8 @@ def columns_of(name: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     assert all(set(row) <= known for row in rows), [set(row) - known for row in rows]
     columns: dict[str, Any] = {}
     for column in DECLARED[name].columns:
-        values = [stored(column, row.get(column.name)) for row in rows]
+        none = stored(column, None)
+        values = [none if (value := row.get(column.name)) is None else stored(column, value) for row in rows]
         if column.dtype == "str":
             columns[column.name] = values
         else:
@@ -100,6 +101,7 @@ class Pass:
     def __init__(self, tables: Rows, inputs: list[dict[str, Any]] | None = None) -> None:
         self.tables = tables
         self.taken: list[tuple[str, str]] = []
+        self._columns: dict[str, dict[str, Any]] = {}
         starts = [row["time_first_ns"] for row in tables.get("connections", ()) if "time_first_ns" in row]
         first_ns = min(starts, default=0)
         self.inputs = inputs or [
@@ -127,7 +129,9 @@ class Pass:
     def column(self, table: str, name: str) -> Any:
         assert (table, name) not in self.taken, "columns are moved out once"
         self.taken.append((table, name))
-        return columns_of(table, self.tables.get(table, ()))[name]
+        if table not in self._columns:
+            self._columns[table] = columns_of(table, self.tables.get(table, ()))
+        return self._columns[table][name]
 
     def _is_whole(self, table: str) -> bool:
         return all(taken != table for taken, _ in self.taken)
