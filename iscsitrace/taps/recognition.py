@@ -87,10 +87,12 @@ def recognise(first: Source, second: Source, *, are_synchronised: bool = False) 
         return Recognition(Relation.COPY, matched, matched)
     for pairs in _trusted(matched, cycles[0]):
         kept = _only(matched, pairs, cycles[0])
-        is_first_nearer = _is_nearer(kept, *cycles)
-        near_to_far = kept if is_first_nearer else kept.turned()
-        ordered = cycles if is_first_nearer else cycles[::-1]
-        whole = complete(near_to_far, *ordered)
+        whole = complete(kept, *cycles)
+        # of the others a status may be that of another command
+        is_first_nearer = _is_nearer(whole if len(whole) else kept, *cycles)
+        near_to_far, ordered = kept, cycles
+        if not is_first_nearer:
+            near_to_far, whole, ordered = kept.turned(), whole.turned(), cycles[::-1]
         samples = samples_of(whole, *ordered)
         clock = fit(samples, _steps_allowed(near_to_far))
         if clock is None or drifts_together(samples.less(clock.offset_at(samples.time_ns))):

@@ -18,6 +18,9 @@ from tests.support.runs import Runs
 from tests.support.tap_captures import Fault, with_fault
 
 READS = "read --one-way-delay 4ms --block-size 64K --bytes 4M --service-delay exp:2ms --seed 5"
+LARGE_PACKETS = (
+    "read --one-way-delay 10ms --block-size 64K --queue-depth 2 --bytes 8M --set mss=8948 --set receive-buffer=64K"
+)
 WRITES = "write --one-way-delay 2ms --block-size 128K --bytes 4M --service-delay 1ms --seed 5"
 RECORDED = recorded_captures()
 
@@ -57,6 +60,18 @@ def test_both_ends_are_taps_in_either_order(runs: Runs, tmp_path: Path, line: st
         assert found.relation is Relation.TAPS
         assert found.is_first_nearer == is_first_nearer
         assert found.is_translated == fault.is_translated
+
+
+def test_the_nearer_tap_is_that_of_commands_that_are_whole(runs: Runs, tmp_path: Path) -> None:
+    """Where large packets are cut, most statuses are those of later commands with the same tag."""
+    run = runs(LARGE_PACKETS)
+    near, far = (
+        with_fault(run.capture(tap), tmp_path / f"{tap}.pcapng", Fault(snaplen=96)) for tap in ("initiator", "target")
+    )
+    for first, second, is_first_nearer in ((near, far, True), (far, near, False)):
+        found = compared(first, second)
+        assert found.relation is Relation.TAPS
+        assert found.is_first_nearer == is_first_nearer
 
 
 CUT = "read --one-way-delay 4ms --block-size 64K --queue-depth 4 --bytes 4M --set receive-buffer=24K --seed 5"
