@@ -38,9 +38,9 @@ _UNRECORDED = {
 """Why a world has no columns."""
 _INTRODUCTION = f"""
 Five studies of iSCSI are repeated here. Each is an experiment: `iscsitrace lab run NAME -o DIR` repeats it, and
-`iscsitrace report DIR` makes a page with all its figures, tables and captures ([lab.md](lab.md)). This page sets every
-printed value and every claim of a study beside the measurement of a recorded run. Quotations are in the language of the
-paper. [reproduction.csv](reproduction.csv) has the printed values as a table.
+`iscsitrace report DIR` makes a page with all its figures, tables and captures ([lab.md](lab.md)). This page sets the
+printed values and the claims of a study beside the measurement of a recorded run, or says why not. Quotations are in
+the language of the paper. [reproduction.csv](reproduction.csv) has the printed values as a table.
 
 - **A check** holds (reproduced) when the measured number is within its limits with its whole 95 % confidence interval,
   fails when all of the interval is outside, and is undecided where a limit is in the interval. One run has no interval;

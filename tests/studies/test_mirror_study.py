@@ -124,7 +124,8 @@ def test_the_claim_on_losses_fails_where_the_distance_alone_lowers_the_rate() ->
     lossless = verdicts_with(
         lambda row: rates[row.arm, row.values["link.one-way-delay"]] if row.values["link.loss"] else None
     )
-    assert verdicts_with(lambda _: None)["e, loss"] == "reproduced"
+    # that TCP is the bottleneck is not tested
+    assert verdicts_with(lambda _: None)["e, loss"] == "partly"
     assert lossless["e, loss"] == "not reproduced"
 
 
