@@ -21,7 +21,6 @@ from iscsitrace.measure.intervals import Span
 from iscsitrace.measure.line import Line, Times
 from iscsitrace.measure.session import Session
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import some
 
@@ -129,6 +128,11 @@ QUEUE_NS: Final = 10 * MILLISECOND_NS
 """Least time in a queue that is one: less is a busy host that takes packets late,"""
 QUEUE_PART: Final = 0.5
 """and least part of the path's RTT: less does not change what a round trip costs."""
+STOOD_PART: Final = 0.5
+"""Least part of the I/O time in which the least RTT of 250 ms shows it: the queue of bursts empties between them, and a
+path whose delay varies is now and then as short as at its least."""
+_PARTIAL_NS: Final = 500 * MILLISECOND_NS
+"""The first and the last of these stretches may not be whole."""
 
 
 def _loaded(facts: Facts) -> Array:
@@ -143,16 +147,10 @@ def _has_standing_queue(facts: Facts) -> Found:
     loaded_ns = np.append(facts.table("senders").raw("rtt_load_median_ns"), 0)[rows]
     queue_ns = loaded_ns - least_ns
     is_found = (rows >= 0) & (least_ns >= 0) & (queue_ns >= np.maximum(QUEUE_NS, QUEUE_PART * least_ns))
-    is_found &= facts.count("senders", _has_stood) > 0
+    standing_ns = np.append(facts.table("senders").raw("standing_queue_ns"), 0)[rows]
+    is_found &= (standing_ns > 0) & (standing_ns >= STOOD_PART * (facts.jobs_ns - _PARTIAL_NS))
     shares = np.divide(queue_ns, loaded_ns, out=np.zeros(len(facts)), where=is_found)
     return Found(is_found, share=shares)
-
-
-def _has_stood(senders: Table) -> Array:
-    """Whether the least RTT of a stretch of time shows a queue: that of bursts empties between them, and a path whose
-    delay varies is now and then as short as at its least.
-    """
-    return np.asarray(senders.raw("standing_queue_ns") > 0)
 
 
 def _standing_queue(case: Case) -> Observation:
@@ -172,8 +170,9 @@ STANDING_QUEUE: Final = Problem(
     meaning="A queue on the path never empties while data are in flight: each round trip takes longer than the path "
     "needs. The session builds it itself, or other traffic does.",
     condition="The median RTT while data are in flight exceeds that of the path by the larger of "
-    f"{wording.time(QUEUE_NS)} and half of it, and the least RTT of 250 ms shows a queue, too (iscsitrace docs method "
-    "5): that of a burst is empty before the next. Neither line_saturated nor line_shared is found.",
+    f"{wording.time(QUEUE_NS)} and half of it, and for half of the I/O time the least RTT of 250 ms shows a "
+    "queue, too (iscsitrace docs method 5): that of a burst is empty before the next. Neither line_saturated nor "
+    "line_shared is found.",
     evidence="The commands that waited longest for the network. The share is the queue's part of a round trip.",
     example="The path to the initiator has a standing queue: under load a round trip typically takes 122.7 ms instead "
     "of 8.0 ms.",

@@ -250,10 +250,19 @@ def test_losses_against_the_data_lead_before_a_full_line(to_target: bool, name: 
     assert made.opinion().headline.name == name
 
 
-@pytest.mark.parametrize(("standing_ns", "is_found"), [(0, False), (250 * MS, True)])
-def test_a_queue_that_empties_between_bursts_is_no_standing_one(standing_ns: int, is_found: bool) -> None:
+@pytest.mark.parametrize(
+    ("count", "standing_ns", "is_found"),
+    [
+        # half of 2 s, without what is not whole at both ends
+        (20, 750 * MS, True),
+        (20, 749 * MS, False),
+        (5, 0, False),
+        (5, 250 * MS, True),
+    ],
+)
+def test_a_queue_that_empties_between_bursts_is_no_standing_one(count: int, standing_ns: int, is_found: bool) -> None:
     """Nor is a path whose delay varies."""
-    made = Story().tasks(10, ("propagation", 40 * MS), ("transfer", 60 * MS))
+    made = Story().tasks(count, ("propagation", 40 * MS), ("transfer", 60 * MS))
     made.add("senders", to_target=False, **LOADED | {"standing_queue_ns": standing_ns})
     assert ("standing_queue" in names(made)) == is_found
 
