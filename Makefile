@@ -46,7 +46,7 @@ LINTED := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/clippy_compiler
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
-.PHONY: help setup build plugin demo quick quick-rust test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-growth bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-unseen bench-model bench-watch bench-soak bench-kills bench-capture guests fuzz fuzz-commands audit mutants docs site reproduction screenshots samples wheel userlands clean
+.PHONY: help setup build plugin demo quick quick-rust linted test test-rust test-python test-guests wireshark-versions lint lint-rust lint-python check bench bench-many bench-growth bench-fleet bench-plots bench-traffic bench-link bench-worlds bench-budget bench-score bench-faults bench-unseen bench-model bench-watch bench-soak bench-kills bench-capture guests fuzz fuzz-commands audit mutants docs site reproduction screenshots samples wheel userlands clean
 
 help: ## list the chores
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -83,9 +83,17 @@ quick-rust: build/setup.stamp ## lint and the quick tests of the crates that rea
 	$(CARGO) clippy $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace -- -D warnings
 	PROPTEST_CASES=8 $(CARGO) test $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace --lib
 
-# all crates, which have other features together than apart: what lint compiled is not compiled again
-test-rust: build/setup.stamp
+# all crates at once, which have other features apart and would be compiled again
+linted: build/setup.stamp
+	$(LINTED) $(CARGO) test $(WORKSPACE) --workspace --no-run
+	$(LINTED) $(CARGO) build $(WORKSPACE) --workspace --bins
+
+# the targets of libFuzzer read their committed inputs, which takes seconds
+test-rust: linted
 	$(LINTED) $(CARGO) test $(WORKSPACE) --workspace
+	@for inputs in core/fuzz/corpus/*; do \
+		$${CARGO_TARGET_DIR:-core/target}/debug/$${inputs##*/} $$inputs/* > build/corpus.log 2>&1 || { cat build/corpus.log; exit 1; }; \
+	done
 
 # Tests in real time run one at a time, at real-time priority, beside the others (before them, where this priority is
 # not allowed). Tests of WAITING mostly wait for programs of others, and run one at a time beside the others, too. The
@@ -110,10 +118,8 @@ wireshark-versions: build/ready.stamp ## run the tests of Wireshark's side under
 
 lint: lint-rust lint-python ## check format, lint, types, import contracts and generated docs; changes no file
 
-lint-rust: build/setup.stamp
+lint-rust: linted
 	$(CARGO) fmt --manifest-path core/Cargo.toml --all --check
-	$(LINTED) $(CARGO) test $(WORKSPACE) --workspace --no-run
-	$(LINTED) $(CARGO) build $(WORKSPACE) -p iscsitrace-fuzz --bins
 
 lint-python: build/ready.stamp
 	$(BIN)/ruff format --check .

@@ -106,13 +106,13 @@ def test_scrapes_are_answered_under_a_flood_of_connections(sent: str, serve: Ser
     floods = [subprocess.Popen([sys.executable, "-c", FLOOD, str(running.port), sent]) for _ in range(2)]
     try:
         time.sleep(1)
-        answers = [scraped_under_load(running.port) for _ in range(8)]
+        answers = [scraped_under_load(running.port) for _ in range(15)]
     finally:
         for flood in floods:
             flood.kill()
             flood.wait()
     # without its own place for whole requests: none
-    assert answers.count(200) >= 4, answers
+    assert answers.count(200) >= 8, answers
 
 
 def test_clients_that_take_no_answer_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
