@@ -132,9 +132,8 @@ def _closed(case: Case) -> Observation:
     outstanding = int(cycles.raw("queue_depth").max())
     # numbers that the initiator has to ignore leave the window as it was
     wrong = breaches.of_case(case, *breaches.WINDOW)[:1]
-    start_ns = min(row["time_first_ns"] for row in subject.connections)
     return Observation(
-        "".join(f"{breaches.sentence_of(each, start_ns)} " for each in wrong)
+        "".join(f"{breaches.sentence_of(each, case.groups.start_ns)} " for each in wrong)
         + f"{int(found.waited.sum()):,} of {len(found.commands):,} commands waited until the target accepted more "
         f"(MaxCmdSN). At most {outstanding} were in flight.",
         [

@@ -47,8 +47,7 @@ def _digests(case: Case) -> Observation | None:
     always = breaches.of_case(case, _ALWAYS_WRONG)
     if always:
         # corruption on the way would spare some of them
-        start_ns = min(row["time_first_ns"] for row in case.subject.connections)
-        text = f"{breaches.sentence_of(always[0], start_ns)} {capital(text)}"
+        text = f"{breaches.sentence_of(always[0], case.groups.start_ns)} {capital(text)}"
         worst = always[0].side
         return Observation(text + by_whom, frames, advice=breaches.ADVICE[worst], points_to=f"the {worst}")
     return Observation(text + by_whom, frames, points_to=side)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.table import Source
+from iscsitrace.tables.table import Source, Table
 
 
 @dataclass(frozen=True)
@@ -43,4 +43,18 @@ def of_trace(source: Source) -> dict[int, LoginRequest]:
         old = old_of.get(session_of[connection])
         if old is not None:
             found.setdefault(old, request)
+    return found
+
+
+def went_on_ns(sessions: Table) -> dict[int, int]:
+    """When the first session with commands began in the place of each, by number. Those that none replaced are left out."""
+    columns = ("session", "replaces", "time_first_ns", "cycle_count")
+    after = sessions.select(known(sessions, "replaces"))
+    found: dict[int, int] = {}
+    # the last first: in the place of a session without commands there may be another with them
+    rows = zip(*(after.raw(name).tolist() for name in columns), strict=True)
+    for session, old, begun_ns, command_count in sorted(rows, reverse=True):
+        at_ns = begun_ns if command_count else found.get(session)
+        if at_ns is not None:
+            found[old] = at_ns
     return found

@@ -12,7 +12,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, zip_longest
+from itertools import chain, islice, zip_longest
 from typing import Any, TypeAlias
 
 import click
@@ -37,6 +37,8 @@ from iscsitrace.wording.cells import printable
 _Rows: TypeAlias = Sequence[tuple[str, ...]]
 _FILTER = "frame.number in {"
 """What a display filter for frames begins with."""
+_PIECES = 4096
+"""Pieces of JSON, or rows, that are written together."""
 _PROSE_WIDTH = 24
 """Columns of sentences may be folded to this width."""
 _COLUMN_GAP = 2
@@ -195,5 +197,26 @@ def _show_turned(grid: Grid, shown: _Rows) -> bool:
 
 
 def show_json(document: dict[str, Any]) -> None:
-    """A document as JSON: nulls as null, keys in the order given."""
-    click.echo(json.dumps(document, indent=2, allow_nan=False))
+    """A document as JSON: nulls as null, keys in the order given. It is never whole in memory as text."""
+    pieces = json.JSONEncoder(indent=2, allow_nan=False).iterencode(document)
+    while part := "".join(islice(pieces, _PIECES)):
+        click.echo(part, nl=False)
+    click.echo()
+
+
+def show_json_line(document: dict[str, Any]) -> None:
+    """The same as one line, for a stream of documents."""
+    start = "{"
+    for name, value in document.items():
+        click.echo(f"{start}{json.dumps(name)}: ", nl=False)
+        start = ", "
+        if not isinstance(value, list):
+            click.echo(json.dumps(value, allow_nan=False), nl=False)
+            continue
+        begin = "["
+        for first in range(0, len(value), _PIECES):
+            rows = json.dumps(value[first : first + _PIECES], allow_nan=False)
+            click.echo(begin + rows[1:-1], nl=False)
+            begin = ", "
+        click.echo("]" if value else "[]", nl=False)
+    click.echo("}")

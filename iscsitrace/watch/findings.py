@@ -16,6 +16,7 @@ import numpy as np
 
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.diagnosis.headline import Headline, Verdict
+from iscsitrace.relate.replacements import went_on_ns
 from iscsitrace.tables.live_pass import SECOND_NS, Settings
 from iscsitrace.tables.memory import cycles_freed
 from iscsitrace.tables.nulls import known
@@ -27,20 +28,20 @@ from iscsitrace.watch.figures import SHOWN_MAX
 EVERY_NS = 5 * SECOND_NS
 SHARE_MAX = 0.1
 """Largest share of the time for diagnoses."""
-_LOGOUT: Final = CATEGORIES["session_end"].index("logout")
+_OVER: Final = [CATEGORIES["session_end"].index(name) for name in ("logout", "refused")]
 
 
 def current(recent: Trace, now_ns: int) -> Callable[[str], Table]:
-    """The tables of the recent past, without sessions that logged out before it: nothing happens in them any more, and
-    where connections are short, they are most.
+    """The tables of the recent past, without sessions that logged out or were refused before it, or whose work had gone
+    on in another by then: nothing happens in them any more, and where sessions are short, they are most.
     """
-    sessions = recent.table("sessions")
-    is_over = sessions.raw("end") == _LOGOUT
-    is_over &= sessions.raw("time_last_ns") < now_ns - Settings().keep_ns
-    cycles = recent.table("cycles")
+    sessions, cycles = recent.table("sessions"), recent.table("cycles")
+    before_ns = now_ns - Settings().keep_ns
+    numbers = sessions.raw("session")
     in_flight = cycles.raw("session")[~known(cycles, "status")]
-    is_over &= ~np.isin(sessions.raw("session"), in_flight)
-    gone = sessions.raw("session")[is_over]
+    is_over = np.isin(sessions.raw("end"), _OVER) & ~np.isin(numbers, in_flight)
+    is_over |= np.isin(numbers, [old for old, at_ns in went_on_ns(sessions).items() if at_ns < before_ns])
+    gone = numbers[is_over & (sessions.raw("time_last_ns") < before_ns)]
     connections = recent.table("connections")
     left = connections.raw("connection")[np.isin(connections.raw("session"), gone)]
 
@@ -48,8 +49,8 @@ def current(recent: Trace, now_ns: int) -> Callable[[str], Table]:
     def table(name: str) -> Table:
         found = recent.table(name)
         for column, numbers in (("session", gone), ("connection", left)):
-            # other tables count the rows of commands
-            if len(numbers) and column in found and name not in ("cycles", "rounds", "budget"):
+            # other tables name commands by their rows
+            if len(numbers) and column in found and name not in ("cycles", "rounds"):
                 found = found.select(~np.isin(found.raw(column), numbers))
         return found
 
@@ -87,6 +88,7 @@ class Findings:
         """Sessions of the last diagnosis that are not in it, because others are worse."""
         self.every_ns = every_ns
         self._next_ns: int | None = None
+        self._start_ns: int | None = None
 
     def is_due(self, now_ns: int) -> bool:
         """Whether the next diagnosis is due."""
@@ -105,8 +107,10 @@ class Findings:
 
     def _update(self, recent: Trace, now_ns: int) -> None:
         started = time.thread_time_ns()
+        # later the first input may be forgotten
+        self._start_ns = recent.start_ns if self._start_ns is None else self._start_ns
         # recognising a mirror takes many writes, and the recent past has few
-        diagnosis = examine(current(recent, now_ns), has_mirrors=False)
+        diagnosis = examine(current(recent, now_ns), has_mirrors=False, start_ns=self._start_ns)
         shown = _worst(diagnosis.sessions, lambda number: diagnosis.sessions.verdicts[number])
         told = _worst(range(len(diagnosis.stories)), lambda place: diagnosis.stories.verdicts[place])
         self.left_out = len(diagnosis.sessions) - len(shown)

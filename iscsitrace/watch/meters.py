@@ -156,7 +156,7 @@ class Meters:
                 counts.open_ns = to_ns
             if line.number in changed:
                 _count(counts, line)
-            if path in paths:
+            if path in paths and not line.is_past:
                 _show(counts.now, line)
         self._out &= {line.number for line in sessions}
         for line in sessions:

@@ -153,6 +153,6 @@ def test_lines_are_printed_in_one_place() -> None:
     }
     assert found == {
         "show/line.py", "show/pages.py", "show/terminal.py",
-        "cli/read/cycles.py", "cli/read/events.py", "cli/record/watch.py",
+        "cli/read/cycles.py", "cli/read/events.py",
         "cli/record/capture_progress.py", "cli/traffic/settings_command.py", "cli/traffic/target_options.py",
     }  # fmt: skip

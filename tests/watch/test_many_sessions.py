@@ -65,10 +65,10 @@ def test_of_many_sessions_with_findings_the_worst_are_told(monkeypatch: pytest.M
     sessions = Sessions({number: SimpleNamespace(findings=[found]) for number in range(4)})
     diagnosis = SimpleNamespace(sessions=sessions, stories=[], headline=Headline("down"))
     monkeypatch.setattr(findings, "SHOWN_MAX", 2)
-    monkeypatch.setattr(findings, "examine", lambda table, has_mirrors: diagnosis)
+    monkeypatch.setattr(findings, "examine", lambda table, has_mirrors, start_ns: diagnosis)
     monkeypatch.setattr(findings, "current", lambda recent, now_ns: None)
     own = findings.Findings()
-    own.update(SimpleNamespace(), 1)  # type: ignore[arg-type]
+    own.update(SimpleNamespace(start_ns=0), 1)  # type: ignore[arg-type]
     assert [each.session for each in own.current] == [1, 3]
     assert own.left_out == 2
     # no sentence is made for the others

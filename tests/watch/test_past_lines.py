@@ -7,6 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from bench.growth.families import REFUSED
+from bench.growth.hosts import FAMILIES
+from bench.growth.wire import Capture as GrowingCapture
+from bench.growth.wire import Connection
 from iscsitrace.tables.live_pass import SECOND_NS, Live
 from iscsitrace.tables.trace import read
 from iscsitrace.watch.lines import lines_of
@@ -81,3 +87,40 @@ def reset_while_in_flight(capture: Capture) -> list[Packet]:
     reset = replace(ack, data=bytes(frame), time_ns=kept[-1].time_ns + 1_000_000)
     frame[26 + 8] ^= 1
     return [*kept, reset, replace(ack, data=bytes(frame), time_ns=reset.time_ns + 8 * SECOND_NS)]
+
+
+def test_a_session_that_another_replaced_has_no_lines_after_it_went_on_there(tmp_path: Path) -> None:
+    """Its connection was never closed, and a command on it never ended."""
+    file = FAMILIES["replaced_sessions"].write(tmp_path / "replaced.pcap", 4)
+    began_ns = dict(
+        zip(*(read(file).sessions.raw(name).tolist() for name in ("session", "time_first_ns")), strict=True)
+    )
+    for report in reports_of(file, SECOND_NS):
+        document = report.as_dict()
+        went_on = {number - 1 for number, at_ns in began_ns.items() if number and at_ns < report.from_ns}
+        busy = {row["session"] for row in document["sessions"] if row["task_count"]}
+        assert went_on.isdisjoint(numbers(document, "session") - busy)
+        assert went_on.isdisjoint(row["session"] for row in document["sessions"] if row["is_open"])
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_connection_of_a_session_that_another_replaced_is_closed_after_two_minutes(
+    tmp_path: Path, is_refused: bool
+) -> None:
+    """Nothing shows its end. Where the target refused the other login, the session may go on."""
+    made = GrowingCapture()
+    Connection(made, 0).log_in().read(2)
+    Connection(made, 1).log_in(status=REFUSED if is_refused else 0)
+    beside = Connection(made, 2).log_in(host="other")
+    for tag in range(2, 150):
+        made.now_ns += SECOND_NS
+        beside.read(tag)
+    live = Live(made.write(tmp_path / "two.pcap"), PATIENT)
+    live.stop()
+    current = []
+    while (step := live.advance(10)) != "end":
+        if step == "look":
+            current.append({row["connection"] for row in live.look().now})
+    assert 0 in current[119]
+    assert (0 in current[124]) == is_refused
+    assert all({1, 2} <= now for now in current)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -19,7 +18,7 @@ from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Quantity
 from iscsitrace.errors import CaptureUnreadable
 from iscsitrace.show.line import say
-from iscsitrace.show.terminal import show, show_line
+from iscsitrace.show.terminal import show, show_json_line, show_line
 from iscsitrace.wording.quantities import TIMES, parse_endpoint
 
 if TYPE_CHECKING:
@@ -160,7 +159,7 @@ def command(
     for line in words.splitlines():
         say(line, err=True)
     if is_json:
-        click.echo(json.dumps(document, allow_nan=False))
+        show_json_line(document)
     else:
         from iscsitrace.show.summary import sections_of_totals
 
@@ -254,7 +253,7 @@ class _Show:
                     if self._exposition:
                         self._exposition.update(report, self._watcher)
                     if is_json:
-                        click.echo(json.dumps(report.as_dict(), allow_nan=False))
+                        show_json_line(report.as_dict())
                     else:
                         for line in lines_of(report):
                             show_line(line)

@@ -13,7 +13,7 @@ use crate::counters::Counter;
 use crate::ledger::{News, Reach, Turnaround};
 use crate::tables::{Columns, Connections, CycleId, Cycles, Id, Sessions, Starts, Tables, old_rows};
 
-/// A closed connection is kept for this time.
+/// A connection that was closed, or whose session is over, is kept for this time.
 const CLOSED_NS: i64 = 120_000_000_000;
 /// A quiet connection is closed after this time,
 const QUIET_NS: i64 = 600_000_000_000;
@@ -169,14 +169,17 @@ impl Pipeline {
         self.connections().filter_map(TcpConnection::session)
     }
 
-    /// Closes connections that ended, or have been quiet for long: before the rows of their commands leave.
+    /// Closes connections that ended, whose session another one replaced, or that have been quiet for long: before the rows of
+    /// their commands leave.
     fn close_silent(&mut self, until_ns: i64) {
+        let sessions = &self.context.sessions;
+        let is_replaced = |connection: &TcpConnection| connection.session().is_some_and(|it| sessions.is_replaced(it));
         let silent: Vec<u32> = (0..)
             .zip(&self.slots)
             .filter_map(|(slot, connection)| connection.as_ref().map(|connection| (slot, connection)))
             .filter(|(_, connection)| {
                 let patience_ns = match connection.content {
-                    _ if connection.has_fin() || connection.has_rst() => CLOSED_NS,
+                    _ if connection.has_fin() || connection.has_rst() || is_replaced(connection) => CLOSED_NS,
                     Content::Iscsi(_) => QUIET_ISCSI_NS,
                     _ => QUIET_NS,
                 };

@@ -63,6 +63,8 @@ pub struct SessionState {
     pub endings: Endings,
     /// The connections of its open tasks, if it has several and that is wanted.
     pub allegiance: Allegiance,
+    /// The session whose login reinstated it.
+    pub reinstated_by: Option<u32>,
     /// Start of its first command.
     pub first_command_ns: Option<i64>,
     /// Start of its first command that reads, writes or erases data.
@@ -160,6 +162,9 @@ impl SessionTable {
         }
         let session = self.push(Session { connection_count: 1, is_login_captured: tsih == 0, ..row }, connection);
         self.by_identity.insert(identity, session);
+        if let Some(state) = replaced.and_then(|old| self.state_mut(old)) {
+            state.reinstated_by = Some(session);
+        }
         (session, replaced)
     }
 
@@ -201,6 +206,12 @@ impl SessionTable {
         {
             *row_end = end as u8;
         }
+    }
+
+    /// Whether a login that the target accepted took its place.
+    pub fn is_replaced(&self, session: u32) -> bool {
+        let next = self.state(session).and_then(|state| state.reinstated_by);
+        next.and_then(|next| self.rows.tsih.get(self.row(next))).is_some_and(|&tsih| tsih != NULL_U16)
     }
 
     /// The rows of `logical_units` and `alua_states`, by session.
@@ -254,6 +265,10 @@ mod tests {
         assert_eq!(sessions.login(named("a"), 0, 3), (2, Some(0)));
         assert_eq!(sessions.rows.end, [SessionEnd::Reinstated as u8, SessionEnd::Open as u8, SessionEnd::Open as u8]);
         assert_eq!(sessions.rows.connection_count, [2, 1, 1]);
+        // the target has not answered yet, or refuses
+        assert!(!sessions.is_replaced(0));
+        sessions.rows.tsih[2] = 8;
+        assert_eq!([0, 1, 2].map(|session| sessions.is_replaced(session)), [true, false, false]);
     }
 
     #[test]
