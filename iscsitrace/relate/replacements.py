@@ -47,7 +47,7 @@ def of_trace(source: Source) -> dict[int, LoginRequest]:
 
 
 def went_on_ns(sessions: Table) -> dict[int, int]:
-    """When the first session with commands began in the place of each, by number. Those that none replaced are left out."""
+    """When the first session with commands began in the place of each, by number; without those that none replaced."""
     columns = ("session", "replaces", "time_first_ns", "cycle_count")
     after = sessions.select(known(sessions, "replaces"))
     found: dict[int, int] = {}
