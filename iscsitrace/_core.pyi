@@ -42,6 +42,7 @@ __all__ = [
     "run_target",
     "scsi_commands",
     "sense_codes",
+    "share_heap",
     "simulate",
     "table_declarations",
     "tap_table_declarations",
@@ -197,6 +198,11 @@ def give_back() -> None:
 def keep_freed() -> None:
     """Makes the allocator keep what is freed from now on for what is allocated next, instead of giving each large block
     back to the system: for the whole process, and for good.
+    """
+
+def share_heap() -> None:
+    """Makes all threads take memory from one heap, so that no heap of another keeps what a peak left in pieces: for the
+    whole process, and for good.
     """
 
 def read(

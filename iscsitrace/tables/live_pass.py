@@ -98,6 +98,8 @@ class Live:
         """
         if _core_missing is not None:
             raise InputInvalid(f"the compiled core is missing, build it with 'maturin develop': {_core_missing}")
+        # it reads ahead in a thread for days
+        _core.share_heap()
         self.settings = settings or Settings()
         named = os.fsdecode(source) if isinstance(source, os.PathLike) else source
         try:

@@ -70,6 +70,12 @@ fn keep_freed() {
     iscsitrace_sys::keep_freed();
 }
 
+/// Makes all threads take memory from one heap.
+#[pyfunction]
+fn share_heap() {
+    iscsitrace_sys::share_heap();
+}
+
 #[pymodule]
 fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     let py = module.py();
@@ -78,6 +84,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(read, module)?)?;
     module.add_function(wrap_pyfunction!(give_back, module)?)?;
     module.add_function(wrap_pyfunction!(keep_freed, module)?)?;
+    module.add_function(wrap_pyfunction!(share_heap, module)?)?;
     module.add_function(wrap_pyfunction!(columns::table_declarations, module)?)?;
     module.add_class::<live_pass::Live>()?;
     module.add_class::<ring::Ring>()?;
