@@ -33,7 +33,8 @@ Of sequential I/O below 1 MiB; if a write has several R2Ts.
 3. Where the largest is no problem, a problem of 20 % is right, too, and `none` is wrong; from 5 % on both are right. A
    loss forbids `none` from 5 % on; a slow start never does. A loss is right beside any other cause but a black-out, as
    it is there from 5 % or 1 s on. Thinking is right beside all that is no problem.
-4. At a threshold (0.8 to 1.25 times; of the line 80 to 90 %, or commands wait so long for it) both sides are right.
+4. At a threshold (0.8 to 1.25 times; of the line 80 to 90 %, or commands wait so long for it, or with the pauses of the
+   program it is busy for less) both sides are right.
 5. Where the snaplen cut the headers of 2 % of the PDUs, `capture_poor` is right, too; with fewer than 8 commands
    `too_short` is.
 
@@ -248,7 +249,8 @@ def _path(facts: Facts) -> Iterator[Cause]:
     on_line = shares["transfer"] + shares["foreign_queue"]
     # of reads and writes at once each way may be the limit in turn
     is_nearly = max(facts.line_share, on_line) >= _NEARLY
-    is_full = True if facts.line_share >= _FULL else None if is_nearly else False
+    is_surely = facts.line_share * (1 - facts.think_share) >= _FULL
+    is_full = True if is_surely else None if is_nearly else False
     waits = max(_QUEUE_NS, _QUEUE_OF_RTT * facts.least_rtt_ns)
     is_standing = _above(facts.queue_ns, waits)
     if is_full is not False:

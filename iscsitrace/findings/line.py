@@ -16,7 +16,7 @@ from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import line
 from iscsitrace.measure.by_subject import first_of_each
-from iscsitrace.measure.facts import Array, Facts, path_ns
+from iscsitrace.measure.facts import Array, Facts, path_ns, rtt_ns
 from iscsitrace.measure.intervals import Span
 from iscsitrace.measure.line import Line, Times
 from iscsitrace.measure.session import Session
@@ -25,7 +25,8 @@ from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import some
 
 LEAST: Final = (
-    f"Data transfer takes at least {wording.percent(FULL)} of the I/O time, and the packets show the rate of the line"
+    f"Data transfer takes at least {wording.percent(FULL)} of the I/O time at the initiator (an RTT more than a tap "
+    "at the target sees), and the packets show the rate of the line"
 )
 
 ENDED_NS: Final = 1_000_000_000
@@ -46,8 +47,9 @@ def rate(found: Line) -> str:
 
 
 def _is_transferring(facts: Facts) -> Array:
-    """Where data transfer takes nearly all of the I/O time."""
-    return np.asarray((facts.jobs_ns > 0) & (facts.part_ns("transfer") >= FULL * facts.jobs_ns))
+    """Where data transfer takes nearly all of the initiator's I/O time: a tap far from it sees an RTT less of it."""
+    io_ns = facts.jobs_ns + np.maximum(rtt_ns(facts, "initiator"), 0)
+    return np.asarray((facts.jobs_ns > 0) & (facts.part_ns("transfer") >= FULL * io_ns))
 
 
 def _observe(case: Case, *, is_shared: bool) -> Observation | None:

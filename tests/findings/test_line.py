@@ -53,6 +53,13 @@ def test_a_line_that_is_busy_most_of_the_time_is_saturated() -> None:
     assert "line_shared" not in names(story(*BUSY))
 
 
+@pytest.mark.parametrize(("rtt_to_initiator_ns", "is_found"), [(0, True), (16 * MS, False)])
+def test_a_tap_far_from_the_initiator_sees_an_rtt_less_of_its_io_time(rtt_to_initiator_ns: int, is_found: bool) -> None:
+    rtts = {"rtt_to_initiator_ns": rtt_to_initiator_ns, "rtt_to_target_ns": 16 * MS - rtt_to_initiator_ns}
+    made = Story(**rtts).tasks(10, *BUSY).add("senders", to_target=False, **LINE).add("senders", to_target=True)
+    assert ("line_saturated" in names(made)) == is_found
+
+
 def test_the_headline_is_the_line() -> None:
     headline = story(*BUSY).opinion().headline
     assert (headline.kind, headline.text) == (

@@ -312,6 +312,14 @@ def test_what_either_share_says_is_right(distance: Facts) -> None:
     assert {"receive_window_small", "congestion_window_small"} <= names.keys()
 
 
+def test_beside_pauses_of_the_program_a_line_may_be_full_or_not(distance: Facts) -> None:
+    busy = replace(_with(distance, {"transfer": 0.95, "propagation": 0.05}), line_share=0.95)
+    for think_share, is_full in ((0.0, True), (0.05, True), (0.06, False)):
+        names = acceptance.accepted(replace(busy, think_share=think_share)).names
+        assert "line_saturated" in names
+        assert ("none" not in names) == is_full
+
+
 def test_parts_within_five_points_are_both_right(distance: Facts) -> None:
     near = {"propagation": 0.46, "receive_window": 0.5}
     facts = _with(distance, near)
@@ -359,6 +367,12 @@ def test_names_of_one_cause_are_equal(distance: Facts) -> None:
     assert Outcome("simulated", 1, 0, "", accepted, said | {BOTH: said["target"]}).is_equal
     said["target"] = Said("loss", PROBLEM)
     assert not Outcome("simulated", 1, 0, "", accepted, said | {BOTH: said["target"]}).is_equal
+
+
+def test_a_queue_of_foreign_packets_stands_at_both_taps(tmp_path: Path) -> None:
+    outcome = of_simulated(770001, 36, tmp_path)
+    assert outcome.shares["foreign_queue"] > 0.4
+    assert all(outcome.is_right(tap) for tap in ("initiator", "target", BOTH))
 
 
 def test_a_drawn_run_is_judged_whole(tmp_path: Path) -> None:

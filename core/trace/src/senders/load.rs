@@ -73,10 +73,14 @@ impl Load {
         self.senders[direction].deliver(time_ns, bytes);
     }
 
-    /// A sender sends with nothing in flight.
+    /// A sender sends with nothing in flight at the tap, and the last ACK to it passed at `acknowledged_ns`: what comes sooner
+    /// than an RTT to the sender after that was in flight beside what it acknowledged.
     #[inline]
-    pub fn resume(&mut self, direction: usize, time_ns: i64) {
-        self.senders[direction].resume(time_ns);
+    pub fn resume(&mut self, direction: usize, time_ns: i64, acknowledged_ns: Option<i64>) {
+        let since_ns = acknowledged_ns.map(|acknowledged_ns| time_ns.saturating_sub(acknowledged_ns));
+        if self.legs_ns[direction].zip(since_ns).is_none_or(|(leg_ns, since_ns)| since_ns >= leg_ns) {
+            self.senders[direction].resume(time_ns);
+        }
     }
 
     /// Fills the columns of a sender's row. `path_ns` is the RTT of the path.

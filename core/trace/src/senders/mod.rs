@@ -178,8 +178,10 @@ impl SenderPair {
         if seen.length > 0 {
             let delays = self.delays(own);
             self.senders[own].transmit(seen, delays, &mut self.flights[own], &mut self.rows);
-            if self.senders[own].state().owin <= i64::from(seen.length) {
-                self.load.resume(own, seen.time_ns);
+            let state = self.senders[own].state();
+            if state.owin <= i64::from(seen.length) {
+                let acknowledged_ns = state.last_ack.map(|ack| ack.answer_ns.saturating_sub(delays.to_sender_ns));
+                self.load.resume(own, seen.time_ns, acknowledged_ns);
             }
         }
         // last, because the packets it answers arrived before this acknowledgment
