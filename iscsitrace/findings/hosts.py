@@ -26,7 +26,7 @@ from iscsitrace.findings.recipes import WAN, WRITES
 from iscsitrace.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import Change
 from iscsitrace.fit.situation import Situation
-from iscsitrace.measure import all_waits, by_subject
+from iscsitrace.measure import all_waits, by_subject, line
 from iscsitrace.measure.all_waits import WaitsOfAll
 from iscsitrace.measure.facts import Facts, rtt_ns, workloads
 from iscsitrace.measure.session import Session, frames_in
@@ -75,10 +75,13 @@ def _is_slow(facts: Facts, found: WaitsOfAll, which: Array) -> Array:
     take that long on average: of these sessions.
 
     Each of several takes as many times what it adds to the wait as there are. A target that adds less than BUSY_NS a
-    command is busy, and not slow: a healthy one has a queue, too.
+    command is busy, and not slow: a healthy one has a queue, too. Behind a queue that stands before the target, what
+    is shorter than the wait there may be the queue's.
     """
     count = len(facts)
-    is_long = found.lengths >= HEALTHY_NS
+    is_away = rtt_ns(facts, "target") > 0
+    least_ns = np.maximum(np.where(is_away, facts.once(line.standing_ns), 0), HEALTHY_NS)
+    is_long = found.lengths >= least_ns[found.place]
     long_ns = facts.sums(found.place[is_long], found.lengths[is_long])
     is_many = (np.bincount(found.place[is_long], minlength=count) >= MIN_TASKS) | (long_ns >= LEAST_COST_NS)
     # the shorter stalls are less than half of the time
@@ -88,7 +91,7 @@ def _is_slow(facts: Facts, found: WaitsOfAll, which: Array) -> Array:
     each_ns = total_ns[asked.numbers] / np.maximum(asked.task_counts, 1)
     takes_long = np.zeros(count, dtype=bool)
     takes_long[asked.numbers] = (
-        (asked.queue_depths > 1) & (each_ns >= BUSY_NS) & (each_ns * asked.queue_depths >= HEALTHY_NS)
+        (asked.queue_depths > 1) & (each_ns >= BUSY_NS) & (each_ns * asked.queue_depths >= least_ns[asked.numbers])
     )
     return np.asarray((is_half & is_many) | (takes_long & which))
 
@@ -173,7 +176,8 @@ SLOW_TARGET: Final = Problem(
     name="slow_target",
     meaning="The target is slow: first data, R2T or status arrive later than the RTT explains.",
     condition=f"Target service takes {WORTH}, in at least {MIN_TASKS} commands. A warning only from a service time "
-    f"of {wording.time(HEALTHY_NS)} on, which healthy storage stays below: half of the time passed in stalls of at "
+    f"of {wording.time(HEALTHY_NS)} on, which healthy storage stays below (behind a standing queue, away from the target, "
+    "from the time in the queue on): half of the time passed in stalls of at "
     f"least that ({MIN_TASKS} of them, or 1 s in total), or several commands in flight (median queue depth) take "
     f"that long at the time that each adds to the wait, {wording.time(BUSY_NS)} or more; or outliers cost enough "
     "(finding latency_outliers).",

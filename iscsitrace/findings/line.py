@@ -15,12 +15,10 @@ from iscsitrace.findings.thresholds import FULL, MILLISECOND_NS
 from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import line
-from iscsitrace.measure.by_subject import first_of_each
 from iscsitrace.measure.facts import Array, Facts, path_ns, rtt_ns
 from iscsitrace.measure.intervals import Span
 from iscsitrace.measure.line import Line, Times
 from iscsitrace.measure.session import Session
-from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import some
 
@@ -88,12 +86,12 @@ def _when(span: Span, case: Case) -> tuple[str, bool]:
 
 def _paced(subject: Session) -> Line | None:
     """The line whose rate no queue shows apart, but at whose pace the data pass while the RTT grows; None without."""
-    row = subject.fact(_loaded)
+    row = subject.fact(line.loaded)
     if row < 0 or not subject.path_ns:
         return None
     loaded = next(subject.facts.table("senders").select(slice(row, row + 1)).rows())
     queue_ns = loaded["rtt_load_median_ns"] - subject.path_ns
-    if queue_ns < max(GROWN_NS, QUEUE_PART * subject.path_ns):
+    if queue_ns < max(GROWN_NS, line.QUEUE_PART * subject.path_ns):
         return None
     rate = round(line.sent_bytes(subject) * 1e9 / subject.part_ns("transfer"))
     return Line(None, rate, None, None, None, 0, queue_ns)
@@ -126,38 +124,17 @@ _QUEUE: Final = Advice(
 
 GROWN_NS: Final = MILLISECOND_NS // 2
 """Least time by which the RTT grows before a line: hosts take less to answer."""
-QUEUE_NS: Final = 10 * MILLISECOND_NS
-"""Least time in a queue that is one: less is a busy host that takes packets late,"""
-QUEUE_PART: Final = 0.5
-"""and least part of the path's RTT: less does not change what a round trip costs."""
-STOOD_PART: Final = 0.5
-"""Least part of the I/O time in which the least RTT of 250 ms shows it: the queue of bursts empties between them, and a
-path whose delay varies is now and then as short as at its least."""
-_PARTIAL_NS: Final = 500 * MILLISECOND_NS
-"""The first and the last of these stretches may not be whole."""
-
-
-def _loaded(facts: Facts) -> Array:
-    """The sender of each subject with the most samples of the RTT under load, as its row of ``senders``; -1 without."""
-    senders, places = facts.table("senders"), facts.places("senders")
-    has_any = (places >= 0) & known(senders, "rtt_load_median_ns")
-    return first_of_each(np.where(has_any, places, -1), len(facts), -senders.raw("rtt_load_count").astype(np.int64))
 
 
 def _has_standing_queue(facts: Facts) -> Found:
-    rows, least_ns = facts.once(_loaded), facts.once(path_ns)
-    loaded_ns = np.append(facts.table("senders").raw("rtt_load_median_ns"), 0)[rows]
-    queue_ns = loaded_ns - least_ns
-    is_found = (rows >= 0) & (least_ns >= 0) & (queue_ns >= np.maximum(QUEUE_NS, QUEUE_PART * least_ns))
-    standing_ns = np.append(facts.table("senders").raw("standing_queue_ns"), 0)[rows]
-    is_found &= (standing_ns > 0) & (standing_ns >= STOOD_PART * (facts.jobs_ns - _PARTIAL_NS))
-    shares = np.divide(queue_ns, loaded_ns, out=np.zeros(len(facts)), where=is_found)
-    return Found(is_found, share=shares)
+    queue_ns, least_ns = facts.once(line.standing_ns), facts.once(path_ns)
+    shares = np.divide(queue_ns, queue_ns + least_ns, out=np.zeros(len(facts)), where=queue_ns > 0)
+    return Found(queue_ns > 0, share=shares)
 
 
 def _standing_queue(case: Case) -> Observation:
     subject = case.subject
-    row = subject.fact(_loaded)
+    row = subject.fact(line.loaded)
     found = next(subject.facts.table("senders").select(slice(row, row + 1)).rows())
     way = "target" if found["to_target"] else "initiator"
     text = (
@@ -172,7 +149,7 @@ STANDING_QUEUE: Final = Problem(
     meaning="A queue on the path never empties while data are in flight: each round trip takes longer than the path "
     "needs. The session builds it itself, or other traffic does.",
     condition="The median RTT while data are in flight exceeds that of the path by the larger of "
-    f"{wording.time(QUEUE_NS)} and half of it, and for half of the I/O time the least RTT of 250 ms shows a "
+    f"{wording.time(line.QUEUE_NS)} and half of it, and for half of the I/O time the least RTT of 250 ms shows a "
     "queue, too (iscsitrace docs method 5): that of a burst is empty before the next. Neither line_saturated nor "
     "line_shared is found.",
     evidence="The commands that waited longest for the network. The share is the queue's part of a round trip.",

@@ -16,13 +16,13 @@ import numpy as np
 
 from iscsitrace.measure.by_subject import first_of_each
 from iscsitrace.measure.data_commands import is_transfer
+from iscsitrace.measure.facts import Array, Facts, path_ns
 from iscsitrace.measure.intervals import Span
 from iscsitrace.tables.nulls import known, numbers_of
 from iscsitrace.tables.numbers import first_rows, order_of
 from iscsitrace.tables.table import Table
 
 if TYPE_CHECKING:
-    from iscsitrace.measure.facts import Array, Facts
     from iscsitrace.measure.session import Session
     from iscsitrace.tables.table import Source
 
@@ -32,6 +32,16 @@ COLUMNS: Final = (
     *("line_wire_bytes_per_s", "line_stretch_count", "line_queue_ns"),
 )
 """Columns of ``senders`` that a row has to have here."""
+
+QUEUE_NS: Final = 10 * 1_000_000
+"""Least time in a queue that is one: less is a busy host that takes packets late,"""
+QUEUE_PART: Final = 0.5
+"""and least part of the path's RTT: less does not change what a round trip costs."""
+STOOD_PART: Final = 0.5
+"""Least part of the I/O time in which the least RTT of 250 ms shows it: the queue of bursts empties between them, and a
+path whose delay varies is now and then as short as at its least."""
+_PARTIAL_NS: Final = 500 * 1_000_000
+"""The first and the last of these stretches may not be whole."""
 
 
 @dataclass(frozen=True)
@@ -214,3 +224,25 @@ def _times_of_transfers(cycles: Table) -> dict[int, Span]:
         return {}
     firsts, lasts = np.minimum.reduceat(first_ns, starts), np.maximum.reduceat(last_ns, starts)
     return dict(zip(session[starts].tolist(), zip(firsts.tolist(), lasts.tolist(), strict=True), strict=True))
+
+
+def loaded(facts: Facts) -> Array:
+    """The sender of each subject before whose data a queue stood longest, else with the most samples of the RTT under
+    load, as its row of ``senders``; -1 without samples.
+    """
+    senders, places = facts.table("senders"), facts.places("senders")
+    has_any = (places >= 0) & known(senders, "rtt_load_median_ns")
+    # nanoseconds, and far fewer samples
+    rank = senders.raw("standing_queue_ns").astype(np.int64) + senders.raw("rtt_load_count").astype(np.int64)
+    return first_of_each(np.where(has_any, places, -1), len(facts), -rank)
+
+
+def standing_ns(facts: Facts) -> Array:
+    """How long packets of each subject typically wait in a queue that stands; 0 where none does."""
+    rows, least_ns = facts.once(loaded), facts.once(path_ns)
+    senders = facts.table("senders")
+    queue_ns = np.append(senders.raw("rtt_load_median_ns"), 0)[rows] - least_ns
+    stood_ns = np.append(senders.raw("standing_queue_ns"), 0)[rows]
+    stands = (rows >= 0) & (least_ns >= 0) & (queue_ns >= np.maximum(QUEUE_NS, QUEUE_PART * least_ns))
+    stands &= (stood_ns > 0) & (stood_ns >= STOOD_PART * (facts.jobs_ns - _PARTIAL_NS))
+    return np.where(stands, queue_ns, 0)

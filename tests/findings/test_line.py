@@ -289,3 +289,24 @@ def test_a_line_without_a_rate_is_full_where_the_rtt_grows(path_ns: float, loade
     made = Story(rtt_to_target_ns=round(path_ns)).tasks(10, *BUSY)
     made.add("senders", to_target=False, rtt_load_median_ns=round(loaded_ns), rtt_load_count=900)
     assert ("line_saturated" in names(made)) == is_found
+
+
+@pytest.mark.parametrize(
+    ("rtt_to_target_ns", "service_ms", "severity"),
+    [
+        # the queue takes 84 ms
+        (16 * MS, 80, "info"),
+        (16 * MS, 90, "warning"),
+        # beside the target no queue comes between
+        (0, 80, "warning"),
+    ],
+)
+def test_behind_a_standing_queue_a_target_is_slow_from_the_time_in_it_on(
+    rtt_to_target_ns: int, service_ms: int, severity: str
+) -> None:
+    rtts = {"rtt_to_target_ns": rtt_to_target_ns, "rtt_to_initiator_ns": 16 * MS - rtt_to_target_ns}
+    made = Story(**rtts).tasks(20, ("target_service", service_ms * MS), ("transfer", 20 * MS))
+    made.add("senders", to_target=False, **LOADED | {"standing_queue_ns": 2_000 * MS})
+    found = made.found("slow_target")
+    assert found
+    assert found.severity == severity
