@@ -176,8 +176,8 @@ SLOW_TARGET: Final = Problem(
     name="slow_target",
     meaning="The target is slow: first data, R2T or status arrive later than the RTT explains.",
     condition=f"Target service takes {WORTH}, in at least {MIN_TASKS} commands. A warning only from a service time "
-    f"of {wording.time(HEALTHY_NS)} on, which healthy storage stays below (behind a standing queue, away from the target, "
-    "from the time in the queue on): half of the time passed in stalls of at "
+    f"of {wording.time(HEALTHY_NS)} on, which healthy storage stays below (behind a standing queue, "
+    "away from the target, from the time in the queue on): half of the time passed in stalls of at "
     f"least that ({MIN_TASKS} of them, or 1 s in total), or several commands in flight (median queue depth) take "
     f"that long at the time that each adds to the wait, {wording.time(BUSY_NS)} or more; or outliers cost enough "
     "(finding latency_outliers).",
