@@ -301,7 +301,8 @@ def main(debug: bool) -> None:
     the quality of the capture. Also make iSCSI traffic with known properties.
 
     A CAPTURE is a pcap or pcapng file, plain or compressed (gzip, zstd, lz4), or - for standard input. Several are
-    read as one in order of time, like the files of a ring buffer; a folder is the captures in it.
+    read as one in order of time, like the files of a ring buffer; a folder is the captures in it, and `diagnose` shows
+    each group of those that do not belong together.
 
     \b
     Times take ns, us, ms, s; sizes take K, M, G (1024) and KB, MB, GB (1000); rates take Kbit, Mbit, Gbit.

@@ -17,10 +17,15 @@ from iscsitrace.findings.transport import FIX_LOSSES, loses_packets
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import all_waits
 from iscsitrace.measure.facts import Array, Facts
-from iscsitrace.measure.session import frames_in
+from iscsitrace.measure.session import Session, frames_in
+from iscsitrace.measure.stretches import Stretches
 from iscsitrace.measure.workload import MIN_TASKS
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
+
+MOST_OF_THEM: Final = 0.9
+"""Least part of the waits that are of one sender."""
 
 
 def _is_held(facts: Facts) -> Found:
@@ -46,9 +51,19 @@ def _held(case: Case) -> Observation:
         )
         frames = frames_in(cycles, subject.longest_rows(waits), "data_last_frame", "status_frame")
     else:
-        text = f"{wording.count(count, 'command')} waited while TCP held data back until an ACK arrived, {median}."
+        whose = "the target's TCP" if _is_of_target(subject, waits) else "TCP"
+        text = f"{wording.count(count, 'command')} waited while {whose} held data back until an ACK arrived, {median}."
         frames = subject.evidence(waits)
     return Observation(text, frames)
+
+
+def _is_of_target(subject: Session, waits: Stretches) -> bool:
+    """Whether what was held back followed data of reads."""
+    known_rows = waits.cycle >= 0
+    rows, cycles = subject.rows_of(waits.cycle[known_rows]), subject.cycles
+    follows = cycles.raw("is_read")[rows] & known(cycles, "data_first_ns")[rows]
+    follows &= waits.starts[known_rows] >= cycles.raw("data_first_ns")[rows]
+    return bool(len(rows)) and bool(follows.mean() >= MOST_OF_THEM)
 
 
 def _is_status_apart(cycles: Table) -> Array:

@@ -115,6 +115,7 @@ class _Evidence:
         is_late = again.raw("time_ns") >= (outage.from_ns + outage.to_ns) // 2
         # for nothing, because ACKs were lost: one soon after the last data would be so without an outage
         self._for_nothing = again.select(is_within & again.raw("is_spurious") & is_late)
+        self._arrived = again.select(is_within & again.raw("is_spurious"))
         self._again = again.select(is_within & ~again.raw("is_spurious"))
 
     @property
@@ -136,7 +137,7 @@ class _Evidence:
     def side(self) -> str | None:
         """Whose side it points to; None where the packets cannot tell."""
         to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
-        if to_target and to_initiator:
+        if (to_target and to_initiator) or self._was_up(is_target=bool(to_target)):
             return "the path"
         if to_target or to_initiator:
             return f"the path or the {'target' if to_target else 'initiator'}"
@@ -181,7 +182,11 @@ class _Evidence:
         elif to_target or to_initiator:
             side = "target" if to_target else "initiator"
             count = wording.count(to_target or to_initiator, "packet")
-            yield f"TCP retransmitted {count} to the {side} and got no ACK: the path or the {side} was down."
+            if self._was_up(is_target=bool(to_target)):
+                why = f", though packets of the {side} arrived: those to it were lost on the path"
+            else:
+                why = f": the path or the {side} was down"
+            yield f"TCP retransmitted {count} to the {side} and got no ACK{why}."
         elif len(self._for_nothing):
             count = wording.count(len(self._for_nothing), "packet")
             yield f"TCP retransmitted {count} that had arrived: ACKs were lost on the path."
@@ -239,6 +244,12 @@ class _Evidence:
             yield from loss.rebuilding.sentences()
         if outage.is_over and loss is None:
             yield "I/O resumed on the same connection."
+
+    def _was_up(self, *, is_target: bool) -> bool:
+        """Whether a side that acknowledged nothing sent packets that arrived meanwhile, again and again."""
+        unanswered = self._again.raw("time_ns")[self._again.raw("to_target") == is_target]
+        sent = self._arrived.raw("time_ns")[self._arrived.raw("to_target") != is_target]
+        return bool(len(unanswered)) and bool((sent > unanswered.min()).any())
 
     def _retransmitted(self, *, to_target: bool) -> int:
         return int((self._again.raw("to_target") == to_target).sum())

@@ -78,7 +78,10 @@ def verdict(each: Verdict) -> str:
     return f"Session {each.session}, {commands}: {_ms(each.latency_ns)} ms, {parts}."
 
 
-_NOT_THE_BREAKDOWN: Final = "This is the median command, by place. The time breakdown splits all I/O time, by cause."
+_NOT_THE_BREAKDOWN: Final = (
+    "This is the median command, by place. The network has all time between both hosts, also what "
+    "TCP held back (`cycles --legs`). The time breakdown splits all I/O time, by cause."
+)
 """The target's time of one is not its part of the other."""
 
 

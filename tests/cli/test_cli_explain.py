@@ -167,3 +167,11 @@ def test_a_name_of_several_things_has_the_page_of_each() -> None:
 def test_a_rule_may_be_in_small_letters() -> None:
     assert explain("d18") == explain("D18")
     assert "RFC 7143 section 11.4.5" in explain("d18")[1]
+
+
+def test_a_name_of_several_words_needs_no_quotes() -> None:
+    quoted, bare = (
+        CliRunner().invoke(main, ["explain", *words]) for words in (["initiator idle"], ["initiator", "idle"])
+    )
+    assert bare.exit_code == 0
+    assert bare.stdout == quoted.stdout

@@ -38,6 +38,22 @@ def test_data_held_until_an_ack(apart: bool, text: str) -> None:
     assert names(Story().tasks(7, transfer, ("ack_wait", wait), **columns)) == set()
 
 
+@pytest.mark.parametrize(("early", "whose"), [(1, "the target's TCP"), (2, "TCP")])
+def test_the_sender_is_named_where_the_waits_follow_data_of_reads(early: int, whose: str) -> None:
+    """Nine in ten are of one sender."""
+    story = Story().tasks(10, ("transfer", MS), ("ack_wait", 40 * MS))
+    for number, cycle in enumerate(story.rows["cycles"]):
+        waits_ns = min(
+            row["time_first_ns"]
+            for row in story.rows["budget"]
+            if row["part"] == "ack_wait" and row["cycle"] == cycle["cycle"]
+        )
+        cycle["data_first_ns"] = waits_ns + (1 if number < early else 0)
+    found = story.found("held_for_ack")
+    assert found
+    assert found.text.startswith(f"10 commands waited while {whose} held data back until an ACK arrived")
+
+
 def waiting_for_acks(apart: int, others: int, **columns: Any) -> Finding:
     """Reads of 40 ms each: this many with a late status, this many with late data, and four that do not wait."""
     story = Story().tasks(apart, ("transfer", MS), ("ack_wait", 40 * MS), is_status_in_data=False, **columns)

@@ -19,9 +19,9 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 
 @click.command(cls=SectionedCommand, epilog="Example:  iscsitrace explain receive_window_small")
-@click.argument("name", metavar="NAME", shell_complete=_complete)
+@click.argument("name", metavar="NAME", nargs=-1, required=True, shell_complete=_complete)
 @writes_text
-def command(name: str) -> None:
+def command(name: tuple[str, ...]) -> None:
     """Show what a name means that iscsitrace prints.
 
     \b
@@ -31,12 +31,12 @@ def command(name: str) -> None:
     table       cycles             what a row is, and its columns
     column      cycles.status_ns   its meaning, type and unit; without the table: in every table that has it
     plot        sequence           what it shows
-    part        'target service'   of the time breakdown: which time it is
+    part        target service     of the time breakdown: which time it is
     event       tcp_reset          its severity and meaning
-    term        'queue depth'      its meaning in the glossary
-    heading     'no status'        of any table, with or without its unit
+    term        queue depth        its meaning in the glossary
+    heading     no status          of any table, with or without its unit
     """  # noqa: D301
     from iscsitrace.diagnosis.registry import PROBLEMS
     from iscsitrace.show import explain
 
-    show(explain.page(name, PROBLEMS))
+    show(explain.page(" ".join(name), PROBLEMS))
