@@ -246,10 +246,13 @@ class _Evidence:
             yield "I/O resumed on the same connection."
 
     def _was_up(self, *, is_target: bool) -> bool:
-        """Whether a side that acknowledged nothing sent packets that arrived meanwhile, again and again."""
-        unanswered = self._again.raw("time_ns")[self._again.raw("to_target") == is_target]
+        """Whether packets of a side that acknowledged nothing arrived meanwhile. Where both ways were down, one may
+        come at the end, before the last retransmission.
+        """
+        is_own = self._again.raw("to_target") == is_target
+        unanswered = np.sort(self._again.raw("time_ns")[is_own])[:-1]
         sent = self._arrived.raw("time_ns")[self._arrived.raw("to_target") != is_target]
-        return bool(len(unanswered)) and bool((sent > unanswered.min()).any())
+        return bool(len(unanswered)) and bool(((sent > unanswered[0]) & (sent < unanswered[-1])).any())
 
     def _retransmitted(self, *, to_target: bool) -> int:
         return int((self._again.raw("to_target") == to_target).sum())

@@ -113,18 +113,20 @@ def test_retransmissions_point_to_the_path() -> None:
     assert "in both directions (3 packets to the target, 1 to the initiator)" in both.text
 
 
-@pytest.mark.parametrize(("sent_s", "was_up"), [(0.2, False), (0.4, True)])
+@pytest.mark.parametrize(("sent_s", "was_up"), [(0.2, False), (0.4, True), (1.0, False)])
 def test_a_target_whose_packets_arrive_was_up(sent_s: float, was_up: bool) -> None:
-    """Its data had arrived before: the ACKs were lost. What it sent before the first loss is no sign."""
+    """Its data had arrived before: the ACKs were lost. What it sent before the first loss is no sign, nor what arrives
+    before the last retransmission: that is answered.
+    """
     told = stalled()
-    for instant in (0.3, 0.9):
+    for instant in (0.3, 0.9, 2.1):
         told.add("retransmissions", connection=0, to_target=True, time_ns=instant, frame=told._next_frame())
     told.add(
         "retransmissions", connection=0, to_target=False, time_ns=sent_s, frame=told._next_frame(), is_spurious=True
     )
     finding = found(told.diagnosis())
     assert finding
-    again = "TCP retransmitted 2 packets to the target and got no ACK"
+    again = "TCP retransmitted 3 packets to the target and got no ACK"
     why = ", though packets of the target arrived: those to it were lost on the path."
     assert f"{again}{why if was_up else ': the path or the target was down.'}" in finding.text
     assert finding.points_to == ("the path" if was_up else "the path or the target")

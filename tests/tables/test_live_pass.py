@@ -51,7 +51,7 @@ class Core:
 
 @pytest.fixture
 def _core(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = SimpleNamespace(Live=Core, CaptureError=CoreError, OPERATIONS=OPERATIONS)
+    made = SimpleNamespace(Live=Core, CaptureError=CoreError, OPERATIONS=OPERATIONS, share_heap=lambda: None)
     monkeypatch.setattr(live_pass, "_core", made, raising=False)
     monkeypatch.setattr(live_pass, "_core_missing", None)
 
