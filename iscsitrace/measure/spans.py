@@ -54,8 +54,8 @@ class Spans:
 
     @property
     def has_end(self) -> Array:
-        """Which spans have a period."""
-        return np.asarray(self.ends != _NO_END)
+        """Which spans have a period: none where the clock of the capture stood still."""
+        return np.asarray((self.ends != _NO_END) & (self.ends > self.starts))
 
     @property
     def tasks_in_each(self) -> int:

@@ -161,3 +161,8 @@ def test_a_pause_ends_a_run() -> None:
     rows = busy + [(start + 1_000, end + 1_000) for start, end in busy[:3]]
     (found,) = spans(commands(*rows))
     assert (found.queue_depth, lasted(found)) == (2, [(0, 20), (1_000, 1_020)])
+
+
+def test_where_the_clock_stood_still_a_cycle_has_no_period() -> None:
+    (span,) = spans(commands((0, 10), (20, 20), (20, 20), (30, 35)))
+    assert [pair for pair in lasted(span) if pair[1] != -1] == [(0, 20), (20, 30)]
