@@ -39,9 +39,9 @@ def current(recent: Trace, now_ns: int) -> Callable[[str], Table]:
     before_ns = now_ns - Settings().keep_ns
     numbers = sessions.raw("session")
     in_flight = cycles.raw("session")[~known(cycles, "status")]
-    is_over = np.isin(sessions.raw("end"), _OVER) & ~np.isin(numbers, in_flight)
-    is_over |= np.isin(numbers, [old for old, at_ns in went_on_ns(sessions).items() if at_ns < before_ns])
-    gone = numbers[is_over & (sessions.raw("time_last_ns") < before_ns)]
+    went_on = [old for old, at_ns in went_on_ns(sessions).items() if at_ns < before_ns]
+    is_over = np.isin(sessions.raw("end"), _OVER) | np.isin(numbers, went_on)
+    gone = numbers[is_over & (sessions.raw("time_last_ns") < before_ns) & ~np.isin(numbers, in_flight)]
     connections = recent.table("connections")
     left = connections.raw("connection")[np.isin(connections.raw("session"), gone)]
 

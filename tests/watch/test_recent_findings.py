@@ -97,7 +97,7 @@ def test_sessions_that_logged_out_before_the_recent_past_are_left_out() -> None:
 
 def test_sessions_whose_work_went_on_in_another_before_the_recent_past_are_left_out() -> None:
     """By session: replaced long ago, over a login that brought nothing; replaced a moment ago; replaced by a session
-    without commands; replaced long ago, and heard of since.
+    without commands; replaced long ago, and heard of since; replaced long ago, with a command that is not forgotten.
     """
     second_ns = 10**9
     rows = [
@@ -110,6 +110,8 @@ def test_sessions_whose_work_went_on_in_another_before_the_recent_past_are_left_
         (6, 5, 13, 39, 0),
         (7, None, 10, 35, 1),
         (8, 7, 13, 39, 1),
+        (9, None, 10, 12, 1),
+        (10, 9, 13, 39, 1),
     ]
     sessions = [
         {
@@ -124,14 +126,13 @@ def test_sessions_whose_work_went_on_in_another_before_the_recent_past_are_left_
     ]
     tables = {
         "sessions": table("sessions", *sessions),
-        "connections": table("connections", *({"connection": number, "session": number} for number in range(9))),
-        # what hung in a session that was replaced never gets a status
-        "cycles": table("cycles", *({"session": number, "status": None} for number in (0, 3, 5, 7))),
+        "connections": table("connections", *({"connection": number, "session": number} for number in range(11))),
+        "cycles": table("cycles", {"session": 0, "status": 0}, {"session": 9, "status": None}),
     }
     recent: Any = SimpleNamespace(table=tables.__getitem__)
     kept = findings.current(recent, 40 * second_ns)
-    assert kept("sessions").raw("session").tolist() == [2, 3, 4, 5, 6, 7, 8]
-    assert kept("connections").raw("connection").tolist() == [2, 3, 4, 5, 6, 7, 8]
+    assert kept("sessions").raw("session").tolist() == [2, 3, 4, 5, 6, 7, 8, 9, 10]
+    assert kept("connections").raw("connection").tolist() == [2, 3, 4, 5, 6, 7, 8, 9, 10]
 
 
 def test_times_count_from_the_first_packet_though_its_session_has_left(tmp_path: Path) -> None:
