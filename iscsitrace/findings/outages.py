@@ -112,10 +112,10 @@ class _Evidence:
         self.waiting = history.in_flight(outage.from_ns, outage.to_ns)
         again = history.rows("retransmissions")
         is_within = (again.raw("time_ns") > outage.from_ns) & (again.raw("time_ns") <= outage.to_ns)
-        is_late = again.raw("time_ns") >= (outage.from_ns + outage.to_ns) // 2
-        # for nothing, because ACKs were lost: one soon after the last data would be so without an outage
-        self._for_nothing = again.select(is_within & again.raw("is_spurious") & is_late)
         self._arrived = again.select(is_within & again.raw("is_spurious"))
+        # for nothing, because ACKs were lost: one soon after the last data would be so without an outage
+        is_late = self._arrived.raw("time_ns") >= (outage.from_ns + outage.to_ns) // 2
+        self._for_nothing = self._arrived.select(is_late)
         self._again = again.select(is_within & ~again.raw("is_spurious"))
 
     @property

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Source, Table
 
 
@@ -46,7 +49,7 @@ def of_trace(source: Source) -> dict[int, LoginRequest]:
     return found
 
 
-def went_on_ns(sessions: Table) -> dict[int, int]:
+def _went_on_ns(sessions: Table) -> dict[int, int]:
     """When the first session with commands began in the place of each, by number; without those that none replaced."""
     columns = ("session", "replaces", "time_first_ns", "cycle_count")
     after = sessions.select(known(sessions, "replaces"))
@@ -58,3 +61,13 @@ def went_on_ns(sessions: Table) -> dict[int, int]:
         if at_ns is not None:
             found[old] = at_ns
     return found
+
+
+def over(sessions: Table, before_ns: int, *ends: str) -> set[int]:
+    """The sessions that ended in these ways, or whose work had gone on in another one by then: their connections may be
+    open.
+    """
+    words = CATEGORIES["session_end"]
+    has_ended = np.isin(sessions.raw("end"), [words.index(end) for end in ends])
+    went_on = {old for old, at_ns in _went_on_ns(sessions).items() if at_ns < before_ns}
+    return went_on | set(sessions.raw("session")[has_ended].tolist())

@@ -10,17 +10,16 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.diagnosis.headline import Headline, Verdict
-from iscsitrace.relate.replacements import went_on_ns
+from iscsitrace.relate.replacements import over
 from iscsitrace.tables.live_pass import SECOND_NS, Settings
 from iscsitrace.tables.memory import cycles_freed
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.watch.figures import SHOWN_MAX
@@ -28,7 +27,6 @@ from iscsitrace.watch.figures import SHOWN_MAX
 EVERY_NS = 5 * SECOND_NS
 SHARE_MAX = 0.1
 """Largest share of the time for diagnoses."""
-_OVER: Final = [CATEGORIES["session_end"].index(name) for name in ("logout", "refused")]
 
 
 def current(recent: Trace, now_ns: int) -> Callable[[str], Table]:
@@ -39,8 +37,7 @@ def current(recent: Trace, now_ns: int) -> Callable[[str], Table]:
     before_ns = now_ns - Settings().keep_ns
     numbers = sessions.raw("session")
     in_flight = cycles.raw("session")[~known(cycles, "status")]
-    went_on = [old for old, at_ns in went_on_ns(sessions).items() if at_ns < before_ns]
-    is_over = np.isin(sessions.raw("end"), _OVER) | np.isin(numbers, went_on)
+    is_over = np.isin(numbers, [*over(sessions, before_ns, "logout", "refused")])
     gone = numbers[is_over & (sessions.raw("time_last_ns") < before_ns) & ~np.isin(numbers, in_flight)]
     connections = recent.table("connections")
     left = connections.raw("connection")[np.isin(connections.raw("session"), gone)]

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,11 @@ from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.measure import budget, waits
 from iscsitrace.measure import capture_health as health
 from iscsitrace.measure.waits import Waits
-from iscsitrace.relate.replacements import went_on_ns
+from iscsitrace.relate.replacements import over
 from iscsitrace.tables.live_pass import Live, Pace, View
 from iscsitrace.tables.memory import Trimmer
 from iscsitrace.tables.numbers import grouped
-from iscsitrace.tables.schema import CATEGORIES, SCHEMA_VERSION
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.watch.distribution import Distribution
 from iscsitrace.watch.figures import NO_LOAD, NOTHING, Line, Load, Transport, busiest, load_of, loads_of, transports_of
 from iscsitrace.watch.findings import Findings, Found
@@ -31,7 +30,6 @@ from iscsitrace.watch.totals import Totals
 from iscsitrace.wording.cells import endpoint
 
 PATIENCE_S = 0.2
-_REFUSED: Final = CATEGORIES["session_end"].index("refused")
 
 
 @dataclass(frozen=True)
@@ -202,17 +200,17 @@ class Watcher:
         length_ns = view.to_ns - view.from_ns
         budgets = budget.of_connections(trace.budget)
         kind = (length_ns, is_last, self.live.pace.is_reduced)
-        over = _over(trace.sessions, view.from_ns)
+        past = over(trace.sessions, view.from_ns, "refused")
         quiet = self._quiet.update(view, budgets, kind) & self._lines.keys()
         quiet -= {
             number
             for number in quiet
-            if self._lines[number].names["session"] in over and not self._lines[number].is_past
+            if self._lines[number].names["session"] in past and not self._lines[number].is_past
         }
         transports = transports_of(view.now, trace.senders, self._counts, quiet)
         _add(self._latencies[None], waited)
         hangs = {row["connection"]: hang_of([row], view.to_ns) for row in view.now if row["connection"] not in quiet}
-        connections = self._connections(view, waited, transports, hangs, budgets, quiet, over)
+        connections = self._connections(view, waited, transports, hangs, budgets, quiet, past)
         sessions = self._sessions(view, waited, connections, quiet)
         self._lines = {line.number: line for line in connections}
         self._of_sessions = {line.number: line for line in sessions}
@@ -256,7 +254,7 @@ class Watcher:
         hangs: dict[int, Hang],
         budgets: budget.Budgets,
         quiet: Set[int],
-        over: Set[int],
+        past: Set[int],
     ) -> list[Line]:
         trace, length_ns = view.trace, view.to_ns - view.from_ns
         now = {row["connection"]: row for row in view.now}
@@ -274,7 +272,7 @@ class Watcher:
         for row in trace.connections.select(new).rows((*columns, "time_last_ns")):
             number = row["connection"]
             open_task_count = now[number]["open_task_count"] if number in now else 0
-            has_ended = row["session"] in over
+            has_ended = row["session"] in past
             is_over = has_ended or (number in closed and not open_task_count)
             is_past = is_over and row["time_last_ns"] < view.from_ns
             latency = self._of_connections[number]
@@ -357,12 +355,6 @@ class Watcher:
             entry["new"] = entry["count"] - self._counters.get(entry["name"], 0)
         self._counters = {entry["name"]: entry["count"] for entry in entries}
         return entries
-
-
-def _over(sessions: Table, from_ns: int) -> set[int]:
-    """The sessions that were refused, or whose work had gone on in another: their connections may not be closed."""
-    gone_on = {old for old, at_ns in went_on_ns(sessions).items() if at_ns < from_ns}
-    return gone_on | set(sessions.raw("session")[sessions.raw("end") == _REFUSED].tolist())
 
 
 def _present(lines: list[Line]) -> list[Line]:
