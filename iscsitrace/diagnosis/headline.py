@@ -26,7 +26,7 @@ from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.data_commands import is_data_command, is_transfer, is_whole_transfer
 from iscsitrace.measure.facts import Facts, path_ns
 from iscsitrace.measure.intervals import Span
-from iscsitrace.measure.losses import beyond_a_queue
+from iscsitrace.measure.losses import are_beyond_a_queue
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.workload import MIN_TASKS, MOST
 from iscsitrace.tables.nulls import known
@@ -216,7 +216,7 @@ def choose(
         beside = next((each for each in limits if not each.problem.explains), None)
         cause = _cause(time, limiter, findings)
         full = beside or (cause if cause in limits and limiter == "transfer" else None)
-        if full and (full.share or 0.0) >= MOST and not facts.once(beyond_a_queue)[number]:
+        if full and (full.share or 0.0) >= MOST and not facts.once(are_beyond_a_queue)[number]:
             # before a full line, or a queue that takes most of each round trip, losses and small windows follow from it
             wrong = [finding for finding in wrong if finding.problem not in (LOSS, CONGESTION_WINDOW_SMALL)]
         lead = _cause(time, limiter, wrong) or next(iter(wrong), beside or (cause if cause in limits else broken))

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.measure import all_waits
+from iscsitrace.measure import all_waits, line
 from iscsitrace.measure.facts import Facts, workloads
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
@@ -30,11 +30,15 @@ TIMEOUT_NS: Final = 200_000_000
 """Least retransmission time-out of Linux (RFC 6298 says 1 s)."""
 
 
-def beyond_a_queue(facts: Facts) -> NDArray[Any]:
-    """The recoveries of each subject whose losses a full queue does not explain, and the waits that are as long.
+BEYOND_SHARE: Final = 0.05
+"""Least share of the I/O time that waits take which a queue does not explain."""
 
-    A retransmission time-out passed without an answer, also one of which the tap shows no recovery; or what was lost
-    went against the reads or writes, in the direction that has no queue.
+
+def are_beyond_a_queue(facts: Facts) -> NDArray[Any]:
+    """Whether each subject has losses that a full queue does not explain.
+
+    What was lost went against the reads or writes, in the direction that has no queue; or I/O waited longer than an
+    overflow of the queue makes it wait, again and again or for long.
     """
     recoveries, places = facts.table("recoveries"), facts.places("recoveries")
     asked = facts.once(workloads)
@@ -42,19 +46,15 @@ def beyond_a_queue(facts: Facts) -> NDArray[Any]:
     ways = np.full(len(facts) + 1, -1)
     ways[asked.numbers] = np.select([asked.words == "write", asked.words == "read"], [1, 0], -1)
     way = ways[places]
-    is_against = (way >= 0) & (recoveries.raw("to_target") != way) & recoveries.each(_is_loss)
-    is_beyond = (places >= 0) & (is_against | recoveries.each(_is_timeout))
+    is_against = (way >= 0) & (places >= 0) & (recoveries.raw("to_target") != way) & recoveries.each(_is_loss)
+    against = np.bincount(places[is_against], minlength=len(facts))
+    rows = facts.once(line.loaded)
+    round_trip_ns = np.append(facts.table("senders").raw("rtt_load_median_ns"), 0)[rows]
     waits = all_waits.of_parts(facts, "loss_recovery")
-    is_long = waits.lengths >= TIMEOUT_NS
-    of_each = (np.bincount(each, minlength=len(facts)) for each in (places[is_beyond], waits.place[is_long]))
-    return np.asarray(sum(of_each))
-
-
-def _is_timeout(recoveries: Table) -> NDArray[Any]:
-    """Also one that began with a tail loss probe, if that was not answered either: the time-out follows it."""
-    took_ns = recoveries.raw("time_last_ns") - recoveries.raw("time_first_ns")
-    is_unanswered = (recoveries["cause"] == "tail_probe") & (took_ns >= TIMEOUT_NS)
-    return np.asarray(_is_loss(recoveries) & ((recoveries["cause"] == "timeout") | is_unanswered))
+    # a retransmission is lost again, or a time-out passes: two round trips through the queue
+    is_long = waits.lengths >= np.maximum(TIMEOUT_NS, 2 * round_trip_ns)[waits.place]
+    long_ns = waits.where(is_long).sums_ns(facts)
+    return np.asarray((against > 0) | (long_ns > BEYOND_SHARE * facts.jobs_ns))
 
 
 def ack_losses(recoveries: Table) -> Table:

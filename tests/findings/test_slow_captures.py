@@ -175,6 +175,16 @@ ROWS: Final[Mapping[str, Row]] = {
         not_advised=DEEPER,
         parts={"target_service": (0.18, 0.3)},
     ),
+    # four of eight commands fit into the socket: the rest of the fifth waits there, and cannot be sent
+    "a small send buffer that cuts commands": _row(
+        "write --block-size 4K --bytes 1600K --queue-depth 8 --one-way-delay 3.2ms --rate 400Mbit "
+        "--set send-buffer=16K",
+        "problem",
+        "send_buffer_small",
+        words="The initiator's send buffer was full",
+        never="congestion_window_small slow_initiator",
+        parts={"congestion_window": (0.0, 0.02), "transfer": (0.0, 0.1)},
+    ),
     "a small send buffer, writes after R2Ts": _row(
         "write --block-size 256K --bytes 16M --queue-depth 2 --set send-buffer=64K --key InitialR2T=Yes "
         f"--key ImmediateData=No {WAN}",
@@ -239,6 +249,20 @@ def test_the_longest_wait_for_a_retransmission(runs: Runs) -> None:
         assert 300 <= float(found[2]) <= longest_ns / MS, (tap, text)
         # five times at most
         assert float(found[1]) * 1_000 <= 5 * longest_ns / MS
+
+
+def test_two_bursts_in_turn(runs: Runs) -> None:
+    """Two packets for each R2T: beside the sender one at a time comes at a steady pace, which is that of no line."""
+    made = runs(
+        "write --block-size 128K --bytes 3M --queue-depth 2 --one-way-delay 20ms --rate 250Mbit --set mss=8948 "
+        "--set send-buffer=24K --set nagle=no --key MaxBurstLength=16384 --key FirstBurstLength=16384"
+    )
+    for tap, diagnosis in diagnoses({tap: made.capture(tap) for tap in TAPS}):
+        headline, time = diagnosis.headline, diagnosis.sessions[0].time
+        assert headline
+        assert headline.name in ("r2t_rounds", "send_buffer_small"), (tap, headline)
+        assert time
+        assert time.shares["transfer"] < 0.1, tap
 
 
 def test_a_receive_window_without_a_handshake(runs: Runs, tmp_path: Path) -> None:

@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 
 /// Rounds with a full receive window that show that the congestion window is larger.
 const BEYOND_ROUNDS_MIN: u32 = 3;
+/// A receiver's window that is wider than any full one by more than this part of it need not be smaller than the congestion
+/// window: receivers widen it as data arrive.
+const WIDER_PARTS: i64 = 4;
 
 /// A window that grows by more than this part in a round is only accepted if the sender paused and had answered every
 /// ACK: a slow sender, or a queue before the tap, hides the growth.
@@ -40,8 +43,9 @@ pub struct CongestionWindow {
     answer_ns: i64,
     /// Whether the receiver's window was full in the current round, and in the one before.
     is_window_full: [bool; 2],
-    /// Rounds since the last possible reduction in which it was.
+    /// Rounds since the last possible reduction in which it was, and the largest window that was full then.
     full_rounds: u32,
+    largest_full: i64,
     /// The largest pipes of the current round and of the two before.
     peaks: [i64; 3],
     /// The round ends when this byte is acknowledged.
@@ -85,6 +89,11 @@ impl CongestionWindow {
             && !self.is_window_full()
             && stop.flight.pipe > 0;
         self.steadiness.stop(stop.flight.pipe, stop.state.is_in_recovery);
+        let is_ended_by_ack = between.has_ack && between.is_pause && between.answer_ns <= 2 * patience_ns;
+        if is_ended_by_ack && between.is_far && stop.is_within_pdu && !stop.is_window_limited && !self.is_window_full()
+        {
+            self.steadiness.hold_behind(stop.is_cut(segment));
+        }
         let is_held = may_be_held && between.answer_ns <= patience_ns;
         let is_in_burst = stop.left_of_burst > 0 && !stop.is_within_pdu && !stop.state.is_in_recovery;
         if may_be_held && is_in_burst && between.answer_ns <= 2 * patience_ns {
@@ -142,14 +151,16 @@ impl CongestionWindow {
         self.is_window_full.contains(&true)
     }
 
-    /// Whether the congestion window is larger than the receiver's: that was full again and again since it can have shrunk.
-    pub fn is_beyond_window(&self) -> bool {
-        self.full_rounds >= BEYOND_ROUNDS_MIN
+    /// Whether the congestion window is larger than this window of the receiver: that was full again and again since it can
+    /// have shrunk, and grew little since then.
+    pub fn is_beyond_window(&self, window: i64) -> bool {
+        self.full_rounds >= BEYOND_ROUNDS_MIN && window - window / WIDER_PARTS <= self.largest_full
     }
 
     /// Notes that the receiver's window is full.
-    pub fn fill_window(&mut self) {
+    pub fn fill_window(&mut self, window: i64) {
         self.is_window_full[0] = true;
+        self.largest_full = self.largest_full.max(window);
     }
 
     /// Whether the full send buffer holds the sender at present.
@@ -177,7 +188,7 @@ impl CongestionWindow {
         self.peaks = [0; 3];
         self.steadiness.reduce();
         self.buffer.reduce();
-        self.full_rounds = 0;
+        (self.full_rounds, self.largest_full) = (0, 0);
     }
 
     /// A loss: from now on a level can be CUBIC's plateau.
@@ -303,7 +314,7 @@ mod tests {
     #[test]
     fn a_full_receive_window_counts_for_this_round_and_the_next() {
         let mut cwnd = CongestionWindow::default();
-        cwnd.fill_window();
+        cwnd.fill_window(20 * SEGMENT);
         assert_eq!(judge(&mut cwnd, stop(20), HELD), None);
         round(&mut cwnd);
         assert_eq!(judge(&mut cwnd, stop(20), HELD), None);
@@ -313,17 +324,17 @@ mod tests {
 
     #[test]
     fn a_window_that_was_full_in_three_rounds_is_smaller_than_the_congestion_window() {
-        for (rounds, is_beyond) in [(2, false), (3, true)] {
+        for (rounds, window, is_beyond) in [(2, 20, false), (3, 20, true), (3, 26, true), (3, 27, false)] {
             let mut cwnd = CongestionWindow::default();
             for _ in 0..rounds {
-                cwnd.fill_window();
-                cwnd.fill_window();
+                cwnd.fill_window(20 * SEGMENT);
+                cwnd.fill_window(10 * SEGMENT);
                 round(&mut cwnd);
                 round(&mut cwnd);
             }
-            assert_eq!(cwnd.is_beyond_window(), is_beyond);
+            assert_eq!(cwnd.is_beyond_window(window * SEGMENT), is_beyond);
             cwnd.reduce();
-            assert!(!cwnd.is_beyond_window());
+            assert!(!cwnd.is_beyond_window(window * SEGMENT));
         }
     }
 

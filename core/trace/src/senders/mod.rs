@@ -237,19 +237,22 @@ impl SenderPair {
         Some(one_ns?.saturating_add(other_ns?))
     }
 
-    /// Whether a pace is that of a full window or send buffer per RTT: what it holds takes most of the RTT at this pace, and
-    /// yet the RTT does not grow under load, as it would before a line.
+    /// Whether a pace is that of a window or send buffer per RTT: a segment, or what a full one holds, takes so much of the RTT
+    /// at this pace that the RTT would grow under load, as it does before a line; and it does not.
     fn is_of_window(&self, direction: usize, ns_per_byte: f64) -> bool {
-        let (Some(path_ns), Some(window)) = (self.round_trip_ns(), self.senders[direction].bounded_owin()) else {
-            return false;
-        };
-        let window_ns = window as f64 * ns_per_byte;
-        let is_flat = match self.load.median_ns(direction) {
-            Some(median_ns) => median_ns <= path_ns + path_ns / FLAT_PARTS,
+        let Some(path_ns) = self.round_trip_ns() else { return false };
+        let (sender, median_ns) = (&self.senders[direction], self.load.median_ns(direction));
+        let takes_ns = |bytes: i64| bytes as f64 * ns_per_byte;
+        let is_flat = |median_ns: i64, path_ns: i64| median_ns <= path_ns.saturating_add(path_ns / FLAT_PARTS);
+        let least_ns = self.rtts.iter().filter_map(RttSamples::least_ns).fold(0_i64, i64::saturating_add);
+        let is_slow = takes_ns(sender.segment_bytes()) > (path_ns / FLAT_PARTS) as f64;
+        let holds = |window: i64| takes_ns(window) >= WINDOW_OF_RTT * path_ns as f64;
+        let is_full = || sender.bounded_owin().is_some_and(holds);
+        match median_ns {
+            Some(median_ns) => is_slow && is_flat(median_ns, least_ns) || is_flat(median_ns, path_ns) && is_full(),
             // far away a pace alone is no line
-            None => path_ns >= FAR_NS,
-        };
-        is_flat && window_ns >= WINDOW_OF_RTT * path_ns as f64
+            None => path_ns >= FAR_NS && is_full(),
+        }
     }
 
     /// The RTT of the path from the tap to the receiver of a direction.

@@ -121,6 +121,11 @@ impl RttSamples {
         Some(robust_ns.filter(is_outlier).filter(|_| self.sizes.count() >= OUTLIERS_FROM).unwrap_or(least_ns))
     }
 
+    /// The least RTT so far.
+    pub fn least_ns(&self) -> Option<i64> {
+        self.rtt_min_ns
+    }
+
     /// Whether packets of the direction overtake each other before the tap.
     pub fn is_reordered(&self) -> bool {
         self.reordered_count * REORDERED_PARTS > self.packet_count

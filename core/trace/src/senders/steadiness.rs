@@ -50,6 +50,9 @@ pub struct Steadiness {
     in_burst: Stops,
     /// Those within PDUs, on a path so long that no ACK ends a stop by chance.
     in_pdu: Stops,
+    /// Of those the ones behind a short segment, and behind a full one.
+    cut: u32,
+    whole: u32,
     /// The most in flight before the last loss, until it is known what that changed; the most since its recovery, and the
     /// rounds since then.
     before_loss: Option<i64>,
@@ -89,6 +92,11 @@ impl Steadiness {
         self.in_burst.add(pipe, self.most);
     }
 
+    /// A stop within a PDU, which an ACK from afar ended, behind a short segment or a full one.
+    pub fn hold_behind(&mut self, is_cut: bool) {
+        *(if is_cut { &mut self.cut } else { &mut self.whole }) += 1;
+    }
+
     /// A round ended.
     pub fn end_round(&mut self, segment: i64) {
         let Some(before) = self.before_loss.filter(|_| self.after_loss > 0) else { return };
@@ -117,10 +125,11 @@ impl Steadiness {
         self.most = 0;
     }
 
-    /// Whether most stops between the PDUs of bursts, or a third of those within PDUs, are far below an earlier flight:
-    /// something else than the congestion window causes them.
+    /// Whether most stops between the PDUs of bursts, or a third of those within PDUs, are far below an earlier flight, or most
+    /// of those behind a short segment: something else than the congestion window causes them.
     pub fn has_fallen(&self) -> bool {
-        self.in_burst.have_fallen(1) || self.in_pdu.have_fallen(FALLEN_PARTS)
+        let are_cut = self.cut >= FALLEN_MIN && self.cut > self.whole;
+        self.in_burst.have_fallen(1) || self.in_pdu.have_fallen(FALLEN_PARTS) || are_cut
     }
 
     /// Whether the stops can be those of a congestion window.
@@ -187,6 +196,16 @@ mod tests {
             (0..low).for_each(|_| found.hold_in_pdu(49));
             (0..high).for_each(|_| found.hold_in_pdu(50));
             assert_eq!(found.has_fallen(), has_fallen, "{low} of {}", low + high);
+        }
+    }
+
+    #[test]
+    fn a_sender_that_mostly_stops_behind_short_segments_within_pdus_has_no_more_in_its_buffer() {
+        for (cut, whole, has_fallen) in [(8, 7, true), (8, 8, false), (7, 0, false)] {
+            let mut found = Steadiness::default();
+            (0..cut).for_each(|_| found.hold_behind(true));
+            (0..whole).for_each(|_| found.hold_behind(false));
+            assert_eq!(found.has_fallen(), has_fallen, "{cut} of {}", cut + whole);
         }
     }
 

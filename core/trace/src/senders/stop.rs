@@ -37,11 +37,24 @@ impl Stop {
         self.is_within_pdu || self.left_of_burst > 0
     }
 
+    /// Whether a short segment ends it within a PDU: its socket held no more. What a congestion window holds back is sent in
+    /// full segments.
+    pub fn is_cut(&self, segment: i64) -> bool {
+        let length = i64::from(self.length);
+        let short = length % segment.max(1);
+        self.is_within_pdu && length > HEADER_MAX && short > 0 && short + OPTIONS_MAX < segment
+    }
+
     /// Bytes that it certainly had; none if it need not have had any.
     pub fn left_to_send(&self) -> Option<i64> {
         self.left.map(|left| left + self.left_of_burst).or((self.left_of_burst > 0).then_some(self.left_of_burst))
     }
 }
+
+/// Options of TCP take up to so many bytes of a segment.
+const OPTIONS_MAX: i64 = 40;
+/// Programs may write the header of a PDU, with its digest, apart from its data.
+const HEADER_MAX: i64 = 52;
 
 /// The events between the end of a burst and the next packet.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -68,5 +81,31 @@ impl Between {
     /// Whether the sender had more to send at the stop.
     pub fn has_more(&self, stop: &Stop) -> bool {
         stop.has_more() || (self.is_new && !self.has_request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_segment_within_a_pdu_shows_that_the_socket_held_no_more() {
+        for (length, is_within_pdu, is_cut) in [
+            (1040, true, true),
+            // a super-segment with a short one at its end
+            (3936, true, true),
+            (1040, false, false),
+            (1448, true, false),
+            (2896, true, false),
+            // options of TCP take the rest; the header of a PDU alone, and with its digest
+            (1408, true, false),
+            (1407, true, true),
+            (48, true, false),
+            (52, true, false),
+            (53, true, true),
+        ] {
+            let stop = Stop { length, is_within_pdu, ..Stop::default() };
+            assert_eq!(stop.is_cut(1448), is_cut, "{length} {is_within_pdu}");
+        }
     }
 }

@@ -244,11 +244,13 @@ impl Sender {
         flights.add(seen, is_pause, gap.as_ref());
         let room = self.state.rwnd.map(|window| (window - self.state.owin, window));
         let has_room = |bytes: i64| room.is_none_or(|(room, _)| room >= bytes);
-        if !has_room(segment) {
-            self.pauses.cwnd.fill_window();
+        if let Some((_, window)) = room.filter(|(room, _)| *room < segment) {
+            self.pauses.cwnd.fill_window(window);
         }
         // far from the sender, what is in flight is known less exactly than the window
-        let is_beyond = delays.to_sender_ns > 0 && self.pauses.cwnd.is_beyond_window() && self.scale.is_proven();
+        let is_beyond = delays.to_sender_ns > 0
+            && room.is_some_and(|(_, window)| self.pauses.cwnd.is_beyond_window(window))
+            && self.scale.is_proven();
         self.state.is_window_full = !has_room(segment);
         self.state.is_window_smaller = is_beyond || (!has_room(2 * segment) && self.pauses.cwnd.is_window_full());
         let is_small = i64::from(seen.length) < segment;
