@@ -14,6 +14,7 @@ from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.session_loss import Loss, losses
 from iscsitrace.measure.violations import NEVER_SENT, Violated, by_rule
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
+from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts as wording
 
 _NAMED: Final = 3
@@ -28,9 +29,13 @@ def _violations(history: History) -> Observation | None:
     loss = _loss(history, every)
     frozen = _frozen(history, worst) if worst.rule.name in breaches.WINDOW else None
     is_failure = worst.rule.severity == "error" or loss is not None or frozen is not None
+    window = breaches.WINDOW if frozen else ()
+    own = (each for each in every[1:] if (each.side, each.connection) == (worst.side, worst.connection))
+    numbers = [each for each in own if each.rule.name in window]
     sentences = [breaches.sentence_of(worst, history.start_ns), *_followed(history, worst, loss, frozen)]
+    sentences += [_of_numbers(history, each) for each in numbers]
     sides = dict.fromkeys(each.side for each in every)
-    sentences += [text for side in sides if (text := _others(side, every, worst))]
+    sentences += [text for side in sides if (text := _others(side, every, (worst, *numbers)))]
     start_ns = worst.time_ns or history.start_ns
     return Observation(
         " ".join(sentences),
@@ -110,10 +115,22 @@ def _followed(history: History, worst: Violated, loss: Loss | None, frozen: _Fro
             yield f"{wording.count(loss.in_flight, 'command')} had no status."
 
 
-def _others(side: str, every: Sequence[Violated], worst: Violated) -> str:
+def _of_numbers(history: History, each: Violated) -> str:
+    """What the numbers of the command window were; of R2Ts, where each of them has such numbers, and nothing else."""
+    cycles = history.cycles.raw("cycle")[history.cycles.raw("connection") == each.connection]
+    rounds = history.source("rounds")
+    frames = rounds.raw("r2t_frame")[np.isin(rounds.raw("cycle"), cycles) & known(rounds, "r2t_frame")]
+    text = breaches.sentence_of(each, history.start_ns)
+    if each.count == len(frames) > 1 and np.isin(each.frames, frames).all():
+        return text.replace(f"The {each.side} said", f"Each R2T of the {each.side} said", 1)
+    return text
+
+
+def _others(side: str, every: Sequence[Violated], told: Sequence[Violated]) -> str:
     """``The target also broke S10 (3 times).``; empty where there is no more."""
+    worst, known_already = told[0], {(each.side, each.rule.name) for each in told}
     groups = by_rule(each for each in every if each.side == side)
-    rest = [group for group in groups if (group[0].side, group[0].rule.name) != (worst.side, worst.rule.name)]
+    rest = [group for group in groups if (group[0].side, group[0].rule.name) not in known_already]
     if not rest:
         return ""
     named = []

@@ -79,7 +79,8 @@ NOTES: Final = {
     "S8": Note(
         "c g",
         "The session stops: the initiator has to wait, and pings are answered.",
-        "MaxCmdSN stays 17 below ExpCmdSN; after 32 commands the initiator sends no more.",
+        "MaxCmdSN stays 17 below ExpCmdSN; after 32 commands the initiator sends no more. Or 0 in each R2T: past "
+        "MaxCmdSN 2147483648, 0 is later, and closes the window.",
         "MaxCmdSN = ExpCmdSN - 1 for 50 ms, until a NOP-In opens the window.",
     ),
     "S9": Note(

@@ -121,6 +121,34 @@ def test_a_window_that_the_targets_numbers_closed_costs_the_time_without_command
     assert "The initiator sent no command for 12.0 s from 0.20 s on." in finding.text
 
 
+@pytest.mark.parametrize(
+    ("r2t_frames", "count", "who"),
+    [
+        ((50, 51), 2, "Each R2T of the target"),
+        # another R2T, another PDU and a single R2T say nothing of all R2Ts
+        ((50, 51, 52), 2, "The target"),
+        ((50, 51), 3, "The target"),
+        ((50, 60), 2, "The target"),
+        ((50,), 1, "The target"),
+    ],
+)
+def test_the_numbers_that_closed_the_window_are_told_and_whether_each_r2t_has_them(
+    r2t_frames: tuple[int, ...], count: int, who: str
+) -> None:
+    told = working()
+    number = told.read(0, 0.2, 0.21)
+    for frame in r2t_frames:
+        told.add("rounds", cycle=number, r2t_frame=frame)
+    breach(told, "S8", "target", 0.21, seen=50, expected=0)
+    breach(told, "S6", "target", 0.05, seen=0, expected=7, count=count, frame=50, last_frame=min(51, 49 + count))
+    told.read(0, 12.2, 12.3)
+    finding = found(told.diagnosis())
+    assert finding
+    times = "once" if count == 1 else f"{count} times, first"
+    assert f"{who} said ExpCmdSN 0 after 7 (rule S6, {times} at 0.05 s)." in finding.text
+    assert "also broke" not in finding.text
+
+
 def test_numbers_that_were_skipped_are_not_missing_from_the_capture() -> None:
     told = working()
     breach(told, "S9", "target", 0.05, seen=20, expected=10)
@@ -298,6 +326,35 @@ def test_the_headline_names_the_side_at_fault(file: Path) -> None:
     assert SIDES.get(truth["fault"], truth["fault"]) in first
     # advice names no other cause, either
     assert not [each for each in truth["must_not_say"] if each.lower() in said]
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        # CmdSN 0x7fffffe1, and the 0 of the R2T in frame 200
+        (
+            "r06_r2t_with_maxcmdsn_0",
+            (
+                "the next command has CmdSN 2147483617, beyond MaxCmdSN 0 (rule S8, once at 0.12 s)",
+                "no command for 40.0 s from 0.12 s on",
+                "Each R2T of the target said ExpCmdSN 0",
+            ),
+        ),
+        # 17 below ExpCmdSN
+        (
+            "v28_maxcmdsn_below_expcmdsn",
+            (
+                "beyond MaxCmdSN 4142 (rule S8, once at 0.06 s)",
+                "no command for 20.0 s from 0.06 s on",
+                "The target said MaxCmdSN 4095, less than ExpCmdSN - 1 = 4111: an initiator ignores both (rule S7, ",
+            ),
+        ),
+    ],
+)
+def test_a_window_is_closed_by_the_numbers_that_are_told(name: str, facts: tuple[str, ...]) -> None:
+    headline = examine(iscsitrace.read(CAPTURES[name].with_suffix(".pcapng"), tables=NEEDED).table).headline
+    assert headline
+    assert not [fact for fact in facts if fact not in headline.text]
 
 
 @pytest.mark.parametrize("file", [pytest.param(file, id=name) for name, file in CAPTURES.items()])

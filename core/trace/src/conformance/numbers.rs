@@ -29,6 +29,15 @@ struct Skipped {
     is_behind_immediate: bool,
 }
 
+/// ExpCmdSN and MaxCmdSN that an initiator ignores.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Ignored {
+    /// The PDU with them.
+    at: Stamp,
+    /// MaxCmdSN as an initiator keeps it that does not ignore them.
+    max: SerialNumber,
+}
+
 /// CmdSN and tag of the latest PDUs that are not immediate: a ring.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Tags([(SerialNumber, u32); TAGS_KEPT]);
@@ -73,8 +82,8 @@ pub(super) struct Numbers {
     next_stat: Option<SerialNumber>,
     exp_stat_max: Option<SerialNumber>,
     skipped: Option<Box<Skipped>>,
-    /// The latest PDU whose ExpCmdSN and MaxCmdSN an initiator ignores.
-    ignored: Option<Box<Stamp>>,
+    /// Numbers that an initiator ignores, the first since the latest command.
+    ignored: Option<Box<Ignored>>,
     /// PDUs since the last status that carry the next StatSN without using it.
     carriers: u32,
     /// Whether the latest command came soon after the one before it.
@@ -214,6 +223,19 @@ impl Numbers {
         if self.max_cmd.is_none_or(|known| !max.is_before(known)) {
             self.max_cmd = Some(max);
         }
+        if let Some(ignored) = &mut self.ignored
+            && max.is_after(ignored.max)
+        {
+            ignored.max = max;
+        }
+    }
+
+    /// Numbers that an initiator ignores.
+    #[cold]
+    fn ignore(&mut self, max: SerialNumber, at: Stamp) {
+        let earlier = self.ignored.as_deref().map(|ignored| ignored.at);
+        let at = earlier.filter(|earlier| self.commanded_ns <= Some(earlier.time_ns)).unwrap_or(at);
+        self.ignored = Some(Box::new(Ignored { at, max }));
     }
 
     #[inline]
@@ -224,14 +246,14 @@ impl Numbers {
         let least = SerialNumber(exp.0.wrapping_sub(1));
         if max.is_before(least) {
             sight.report(found(Rule::S7, max, least));
-            self.ignored = Some(Box::new(at));
+            self.ignore(max, at);
         } else {
             self.raise(max);
         }
         let last = *self.exp_cmd.get_or_insert(exp);
         if exp.is_before(last) {
             sight.report(found(Rule::S6, exp, last));
-            self.ignored = Some(Box::new(at));
+            self.ignore(max, at);
         } else {
             self.exp_cmd = Some(exp);
         }
@@ -272,16 +294,18 @@ impl Numbers {
             let silent_ns = at.time_ns.saturating_sub(commanded_ns);
             let is_closed = next.is_after(max);
             let by = match self.ignored.as_deref().copied() {
-                Some(ignored) if is_closed && silent_ns >= SETTLED_NS => Some(ignored),
-                // some initiators take such numbers for a window that is closed
-                Some(ignored) if silent_ns >= STOPPED_NS && ignored.time_ns >= commanded_ns && self.is_busy => {
-                    Some(ignored)
+                Some(ignored) if is_closed && silent_ns >= SETTLED_NS => Some((ignored.at, max)),
+                // some initiators take such numbers
+                Some(Ignored { at, max })
+                    if silent_ns >= STOPPED_NS && at.time_ns >= commanded_ns && self.is_busy && next.is_after(max) =>
+                {
+                    Some((at, max))
                 }
                 // the target has no task that it could be busy with
-                _ if is_closed && silent_ns >= STOPPED_NS && sight.is_idle && sight.is_whole => Some(at),
+                _ if is_closed && silent_ns >= STOPPED_NS && sight.is_idle && sight.is_whole => Some((at, max)),
                 _ => None,
             };
-            if let Some(by) = by {
+            if let Some((by, max)) = by {
                 self.is_frozen = true;
                 sight.report(Found::new(Rule::S8, Side::Target, by).seen(next.0, max.0));
             }

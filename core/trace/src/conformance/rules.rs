@@ -120,7 +120,7 @@ rules! {
         "said MaxCmdSN {seen}, less than ExpCmdSN - 1 = {expected}: an initiator ignores both";
     S8 "4.2.2.1" T Error
         "The numbers of the target leave the initiator a command window that opens again."
-        "stopped its initiator by the numbers of the command window: the next command has CmdSN {seen}, and the last MaxCmdSN that counts is {expected}";
+        "stopped its initiator by the numbers of the command window: the next command has CmdSN {seen}, beyond MaxCmdSN {expected}";
     S9 "4.2.2.2" T Warning
         "StatSN rises by one with each status on a connection."
         "sent StatSN {seen} where {expected} was next";

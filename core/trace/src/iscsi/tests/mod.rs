@@ -1,6 +1,7 @@
 //! Whole rows of small conversations, computed by hand. Frame N is captured at N microseconds; every PDU takes two
 //! frames, so that its first and its last byte have different frames.
 
+mod command_numbers;
 mod commands;
 mod cut;
 mod endings;

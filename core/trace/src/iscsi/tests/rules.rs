@@ -1,5 +1,5 @@
-//! Each rule about numbers, tags, data and residuals: a conversation that breaks it, its legal neighbour, and silence behind
-//! a hole.
+//! Each rule about StatSN, DataSN, tags, data and residuals: a conversation that breaks it, its legal neighbour, and silence
+//! behind a hole.
 
 use iscsitrace_wire::bhs::{BhsBuilder, RESERVED_TAG};
 use iscsitrace_wire::opcode::Opcode;
@@ -10,11 +10,11 @@ use crate::conformance::rules::{Rule, Side};
 use crate::tables::Tables;
 
 /// Write of 4096 bytes.
-fn write(tag: u32, cmd_sn: u32) -> BhsBuilder {
+pub(super) fn write(tag: u32, cmd_sn: u32) -> BhsBuilder {
     command(tag, cmd_sn, 4096, &[0x2a, 0, 0, 0, 0, 9, 0, 0, 8, 0]).is_write(true)
 }
 
-fn r2t(tag: u32, ttt: u32, r2t_sn: u32, offset: u32, length: u32) -> BhsBuilder {
+pub(super) fn r2t(tag: u32, ttt: u32, r2t_sn: u32, offset: u32, length: u32) -> BhsBuilder {
     let header = BhsBuilder::new(Opcode::ReadyToTransfer)
         .lun([0, 3, 0, 0, 0, 0, 0, 0])
         .initiator_task_tag(tag)
@@ -25,7 +25,7 @@ fn r2t(tag: u32, ttt: u32, r2t_sn: u32, offset: u32, length: u32) -> BhsBuilder 
     numbered(header, Some(501), 101)
 }
 
-fn data_out(tag: u32, ttt: u32, data_sn: u32, offset: u32, is_final: bool) -> BhsBuilder {
+pub(super) fn data_out(tag: u32, ttt: u32, data_sn: u32, offset: u32, is_final: bool) -> BhsBuilder {
     let header = BhsBuilder::new(Opcode::DataOut)
         .is_final(is_final)
         .initiator_task_tag(tag)
@@ -37,7 +37,7 @@ fn data_out(tag: u32, ttt: u32, data_sn: u32, offset: u32, is_final: bool) -> Bh
 }
 
 /// A ping that the initiator sends, and its answer.
-fn ping(talk: &mut Talk, cmd_sn: u32, stat_sn: u32, exp_cmd_sn: u32) {
+pub(super) fn ping(talk: &mut Talk, cmd_sn: u32, stat_sn: u32, exp_cmd_sn: u32) {
     let header = BhsBuilder::new(Opcode::NopOut)
         .is_immediate(true)
         .initiator_task_tag(0x77)
@@ -50,7 +50,7 @@ fn ping(talk: &mut Talk, cmd_sn: u32, stat_sn: u32, exp_cmd_sn: u32) {
 }
 
 /// So many seconds pass.
-fn pass(talk: &mut Talk, seconds: u64) {
+pub(super) fn pass(talk: &mut Talk, seconds: u64) {
     talk.frame += seconds * 1_000_000;
 }
 
@@ -65,7 +65,7 @@ fn agreed(answered: &str) -> Talk {
 }
 
 /// The rules that were broken, in order, each once.
-fn broken(tables: &Tables) -> Vec<&'static str> {
+pub(super) fn broken(tables: &Tables) -> Vec<&'static str> {
     let mut ids: Vec<&str> =
         tables.violations.rule.iter().map(|&rule| Rule::ALL[usize::from(rule)].declaration().id).collect();
     ids.dedup();
@@ -93,93 +93,8 @@ fn after(login: impl Fn() -> Talk, say: impl Fn(&mut Talk)) -> Vec<&'static str>
     whole
 }
 
-fn simply(say: impl Fn(&mut Talk)) -> Vec<&'static str> {
+pub(super) fn simply(say: impl Fn(&mut Talk)) -> Vec<&'static str> {
     after(Talk::login, say)
-}
-
-#[test]
-fn command_numbers() {
-    let skip = |is_immediate_before: bool, exp: u32, seconds: u64| {
-        move |talk: &mut Talk| {
-            if is_immediate_before {
-                ping(talk, 100, 501, 100);
-            } else {
-                talk.send(true, read(1, 100), &[]);
-            }
-            let next = if is_immediate_before { 101 } else { 102 };
-            talk.send(true, read(2, next), &[]);
-            pass(talk, seconds);
-            ping(talk, next + 1, if is_immediate_before { 502 } else { 501 }, exp);
-        }
-    };
-    assert_eq!(simply(skip(false, 101, 2)), ["S1"]);
-    assert_eq!(simply(skip(true, 100, 2)), ["S4"]);
-    // it may be under way; another connection of the session had it
-    assert_eq!(simply(skip(false, 101, 0)), [""; 0]);
-    assert_eq!(simply(skip(false, 103, 2)), [""; 0]);
-    let twice = |tag| {
-        move |talk: &mut Talk| {
-            talk.send(true, read(1, 100), &[]);
-            talk.send(true, read(tag, 100), &[]);
-        }
-    };
-    assert_eq!(simply(twice(2)), ["S2"]);
-    // a retry
-    assert_eq!(simply(twice(1)), [""; 0]);
-    let at = |cmd_sn| move |talk: &mut Talk| talk.send(true, read(1, cmd_sn), &[]);
-    assert_eq!(simply(at(132)), ["S3"]);
-    assert_eq!(simply(at(131)), [""; 0]);
-}
-
-#[test]
-fn command_windows() {
-    let counting = |exp: u32| {
-        move |talk: &mut Talk| {
-            ping(talk, 100, 501, exp);
-            talk.send(true, read(1, 100), &[]);
-        }
-    };
-    assert_eq!(simply(counting(101)), ["S5"]);
-    assert_eq!(simply(counting(100)), [""; 0]);
-    let say = |first: u32, second: u32| {
-        move |talk: &mut Talk| {
-            talk.send(true, read(1, 100), &[]);
-            ping(talk, 101, 501, first);
-            ping(talk, 101, 502, second);
-        }
-    };
-    assert_eq!(simply(say(101, 100)), ["S6"]);
-    assert_eq!(simply(say(100, 101)), [""; 0]);
-    let close = |exp: u32, max: u32| {
-        move |talk: &mut Talk| {
-            talk.send(true, read(1, 100), &[]);
-            talk.send(true, read(2, 131), &[]);
-            let header = BhsBuilder::new(Opcode::NopIn).initiator_task_tag(RESERVED_TAG);
-            for _ in 0..2 {
-                let header = header.target_transfer_tag(RESERVED_TAG).exp_cmd_sn(SerialNumber(exp));
-                talk.send(false, header.max_cmd_sn(SerialNumber(max)).stat_sn(SerialNumber(501)), &[]);
-                pass(talk, 2);
-            }
-        }
-    };
-    assert_eq!(simply(close(132, 100)), ["S7", "S8"]);
-    // closed, and so meant
-    assert_eq!(simply(close(132, 131)), [""; 0]);
-    // open, but behind numbers that go back no command follows for long
-    let stop = |seconds: u64, is_busy: bool| {
-        move |talk: &mut Talk| {
-            talk.send(true, read(1, 100), &[]);
-            pass(talk, if is_busy { 0 } else { 2 });
-            talk.send(true, read(2, 101), &[]);
-            ping(talk, 102, 501, 102);
-            ping(talk, 102, 502, 100);
-            pass(talk, seconds);
-            ping(talk, 102, 503, 102);
-        }
-    };
-    assert_eq!(simply(stop(11, true)), ["S6", "S8"]);
-    assert_eq!(simply(stop(9, true)), ["S6"]);
-    assert_eq!(simply(stop(11, false)), ["S6"]);
 }
 
 #[test]
