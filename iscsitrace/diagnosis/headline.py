@@ -199,7 +199,7 @@ def choose(
     poor = next((finding for finding in findings if finding.problem is capture.CAPTURE_POOR), None)
     lead = next((each for each in findings if each.loses_data), None)
     if not lead:
-        lead = poor if poor and facts.once(_hides_the_rest)[number] else broke(findings)
+        lead = poor if poor and facts.once(hides_the_rest)[number] else broke(findings)
     if not lead and (time is None or not time.jobs_ns):
         # discovery, a scan, or nothing at all
         lead = next((finding for finding in findings if finding.rank == "note" and finding is not poor), None)
@@ -319,7 +319,7 @@ def _cause(time: Budget, part: str, findings: Sequence[Finding]) -> Finding | No
     return max(large, key=lambda each: each.problem.explains.specificity if each.problem.explains else 0, default=None)
 
 
-def _hides_the_rest(facts: Facts) -> NDArray[np.bool_]:
+def hides_the_rest(facts: Facts) -> NDArray[np.bool_]:
     """Where a poor capture hides the limiter.
 
     It also does where so much of the streams is not decoded as makes a warning, and few commands are left to judge by.

@@ -36,8 +36,10 @@ def of_tshark(comparison: Comparison) -> dict[str, Any]:
 def sections(
     document: Mapping[str, Any], comparison: Comparison | None, agreement: Agreement | None
 ) -> Iterator[Section]:
-    """Coverage and counters, then the comparison with tshark and that with the truth of the run."""
-    yield Section("", (inputs.coverage(document["coverage"]), inputs.counters(document["counters"])))
+    """The verdict, coverage and counters, then the comparison with tshark and that with the truth of the run."""
+    yield Section(
+        "", (document["verdict"], inputs.coverage(document["coverage"]), inputs.counters(document["counters"]))
+    )
     if kernel := document.get("tcp_info"):
         yield _with_kernel(kernel)
     if comparison:

@@ -56,7 +56,9 @@ def command(
     truth_path: Path | None,
     tap: str | None,
 ) -> None:
-    """Show coverage per connection and direction, and every counter of capture health with advice.
+    """Say whether the capture is good enough to diagnose.
+
+    Below is the coverage per connection and direction, and every counter of capture health with advice.
 
     With --against tshark, every PDU is compared with tshark's. Each difference is printed: explained by evidence about
     that PDU, or unexplained. Needs tshark.
@@ -68,6 +70,8 @@ def command(
     With samples of TCP_INFO, in the capture or by --tcp-info, the estimates of cwnd and limited times are compared with
     the kernel's, and the clock of each file is printed with its bounds.
     """
+    from iscsitrace import measure
+    from iscsitrace.diagnosis import sufficiency
     from iscsitrace.measure import capture_health
     from iscsitrace.show import check
 
@@ -81,12 +85,15 @@ def command(
         from iscsitrace.wireshark.dissect import require_tshark
 
         require_tshark()
-    tables = ("pdus", "segments", "tcp_info") if against else ("tcp_info",)
+    tables = (*measure.NEEDED, "tcp_info", *(("pdus", "segments") if against else ()))
     # tshark is another program
     trace = capture_input.read(tables, written=None if against else ())
     counters = capture_health.by_name(trace.counters)
     findings = [] if fail_on == "never" else capture_health.reaching(counters, fail_on)
+    is_sufficient, verdict = sufficiency.verdict(trace.table)
     document: dict[str, Any] = trace.provenance | {
+        "is_sufficient": is_sufficient,
+        "verdict": verdict,
         "coverage": [part.as_dict() for part in trace.coverage],
         "counters": counters,
         "fail_on": fail_on,
