@@ -31,6 +31,7 @@ import numpy as np
 
 from iscsitrace.tables.table import null_value
 from iscsitrace.taps.legs import Legs
+from iscsitrace.wording import amounts
 
 MOST_TAPS: Final = 8
 NEEDED: Final = ("budget", "retransmissions")
@@ -189,7 +190,7 @@ def read_taps(
 ) -> TappedTrace:
     """See :func:`iscsitrace.tables.trace.read_taps`."""
     if not 2 <= len(taps) <= MOST_TAPS:
-        raise InputInvalid(f"{len(taps)} taps: there have to be 2 to {MOST_TAPS}")
+        raise InputInvalid(f"{amounts.count(len(taps), 'tap')}: there have to be 2 to {MOST_TAPS}")
     groups = [tuple(given) if isinstance(given, (list, tuple)) else (given,) for given in taps.values()]
     traces = read_each(groups, tables={*tables, *NEEDED} - TAPPED_TABLES.keys(), **options)
     read_in = [Tap(*each) for each in zip(taps, groups, traces, strict=True)]

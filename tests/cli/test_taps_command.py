@@ -156,7 +156,7 @@ def test_with_a_limit_only_commands_are_compared(run: Run) -> None:
     ("arguments", "message"),
     [
         (["summary", "--tap", "x"], "--tap needs a name and a file"),
-        (["summary", "--tap", "x=NEAR"], "there have to be 2 to 8"),
+        (["summary", "--tap", "x=NEAR"], "1 tap: there have to be 2 to 8"),
         (["summary", "--tap", "x=NEAR", "--tap", "y=NEAR"], "have the same packets"),
         (["summary", "--tap", "x=NEAR", "FAR"], "name the tap of every capture"),
         (["cycles", "--legs", "NEAR"], "needs two or more captures of the same traffic"),
