@@ -46,22 +46,23 @@ def of_stories(capture: Capture) -> list[outages.Outage]:
     columns = ("time_first_ns", "time_last_ns", "session")
     for each in zip(*(rows.raw(name).tolist() for name in columns), strict=True):
         stretches.setdefault(int(story_of[each[2]]), []).append(each)
-    instants, story_of_instant = _progress(capture, story_of)
+    instants, sessions, story_of_instant = _progress(capture, story_of)
     result: list[outages.Outage] = []
     for place, own in stretches.items():
         begin, end = np.searchsorted(story_of_instant, (place, place + 1))
-        result += outages.until_progress(own, instants[begin:end])
+        result += outages.until_progress(own, instants[begin:end], sessions[begin:end])
     return result
 
 
-def _progress(capture: Capture, story_of: Array) -> tuple[Array, Array]:
-    """The instants of progress in order of story and time, and the story of each."""
+def _progress(capture: Capture, story_of: Array) -> tuple[Array, Array, Array]:
+    """The instants of progress in order of story and time, and the session and story of each."""
     cycles = capture.table("cycles")
     cycles = cycles.select(cycles.each(is_data_command) & known(cycles, "session"))
     instants, rows = outages.progress(cycles)
-    own = story_of[np.minimum(cycles.raw("session")[rows], len(story_of) - 1)]
+    sessions = cycles.raw("session")[rows]
+    own = story_of[np.minimum(sessions, len(story_of) - 1)]
     order = np.lexsort((instants, own))
-    return instants[order], own[order]
+    return instants[order], sessions[order], own[order]
 
 
 def _outages(capture: Capture) -> Batch:

@@ -194,7 +194,7 @@ class History:
             firsts, lasts = rows.raw("time_first_ns")[which].tolist(), rows.raw("time_last_ns")[which].tolist()
             found += [(first, last, number) for first, last in zip(firsts, lasts, strict=True)]
         # most stories have none, and do without the instants of progress
-        return until_progress(found, self._progress_ns) if found else ()
+        return until_progress(found, *self._progress) if found else ()
 
     @cached_property
     def _progress_ns(self) -> Array:

@@ -42,28 +42,38 @@ def progress(data_commands: Table) -> tuple[NDArray[Any], NDArray[Any]]:
     return np.concatenate(instants), np.concatenate(rows)
 
 
-def until_progress(stretches: Iterable[tuple[int, int, int]], progress_ns: NDArray[Any]) -> tuple[Outage, ...]:
-    """The outages of one story in order, each until progress: what touches or overlaps is one.
+def until_progress(
+    stretches: Iterable[tuple[int, int, int]], progress_ns: NDArray[Any], progress_sessions: NDArray[Any]
+) -> tuple[Outage, ...]:
+    """The outages of one story in order, each until progress: what overlaps is one.
 
-    ``stretches`` are start, end and session of each ``outage`` of the time breakdown, ``progress_ns`` the instants of
-    progress of the story, in order.
+    ``stretches`` are start, end and session of each ``outage`` of the time breakdown; one outage may follow upon
+    another there, with nothing but an instant of progress between them. ``progress_ns`` are the instants of progress of
+    the story, in order, ``progress_sessions`` the session of each.
     """
     found = []
-    for from_ns, to_ns, session in stretches:
+    for first_ns, to_ns, session in stretches:
+        from_ns = first_ns
         # the first command after the loss of a session is issued, and then answered; the next session may work while a
         # command of the lost one still waits
         later = int(np.searchsorted(progress_ns, from_ns, "right"))
+        while later < len(progress_ns) and progress_ns[later] < to_ns and progress_sessions[later] == session:
+            found.append(Outage(from_ns, int(progress_ns[later]), (session,), is_over=True))
+            from_ns = found[-1].to_ns
+            later = int(np.searchsorted(progress_ns, from_ns, "right"))
         is_over = later < len(progress_ns)
-        until_ns = int(progress_ns[later]) if is_over else to_ns
-        if until_ns - from_ns >= OUTAGE_MIN_NS:
-            found.append(Outage(from_ns, until_ns, (session,), is_over))
-    return tuple(_joined(sorted(found, key=lambda each: each.from_ns)))
+        found.append(Outage(from_ns, int(progress_ns[later]) if is_over else to_ns, (session,), is_over))
+    long = (each for each in found if each.length_ns >= OUTAGE_MIN_NS)
+    return tuple(_joined(sorted(long, key=lambda each: each.from_ns)))
 
 
 def _joined(outages: Iterable[Outage]) -> Iterator[Outage]:
     current: Outage | None = None
     for each in outages:
-        if current is not None and each.from_ns <= current.to_ns:
+        # progress parts two that touch
+        if current is not None and (
+            each.from_ns < current.to_ns or (each.from_ns == current.to_ns and not current.is_over)
+        ):
             numbers = (*current.sessions, *(number for number in each.sessions if number not in current.sessions))
             end = max(current, each, key=lambda outage: outage.to_ns)
             current = Outage(current.from_ns, end.to_ns, numbers, end.is_over)

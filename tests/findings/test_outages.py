@@ -164,6 +164,29 @@ def test_several_outages_are_one_finding() -> None:
     )
 
 
+def test_outages_that_follow_upon_each_other_count_each() -> None:
+    """The time breakdown has one stretch of them: a single read completed every 2 s."""
+    told = stalled(until=8.1)
+    for second in (2.1, 4.1, 6.1):
+        told.read(0, second - 0.001, second)
+    finding = found(told.diagnosis())
+    assert finding
+    assert (finding.cost_ns, finding.spans) == (
+        8 * SECOND,
+        tuple((at(first), at(first + 2)) for first in (0.1, 2.1, 4.1, 6.1)),
+    )
+    assert finding.text.startswith("Session 0 had no I/O 4 times, 8.0 s in total; the longest lasted 2.0 s, from ")
+
+
+def test_less_than_a_second_between_progress_is_no_outage() -> None:
+    told = stalled(until=8.1)
+    for tenth in range(31, 81, 9):
+        told.read(0, tenth / 10 - 0.001, tenth / 10)
+    finding = found(told.diagnosis())
+    assert finding
+    assert finding.spans == ((at(0.1), at(3.1)),)
+
+
 def test_an_outage_goes_on_until_the_next_session_reads() -> None:
     """The connection is closed by the initiator 5 s after the last progress: a reaction to the outage."""
     told = Told()

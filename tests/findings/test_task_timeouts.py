@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -254,3 +255,17 @@ def test_a_sentence_names_no_more_numbers_than_one_can_read() -> None:
     assert listed(range(2)) == "0 and 1"
     assert listed(range(8)) == "0, 1, 2, 3, 4, 5, 6 and 7"
     assert listed(range(1000)) == "0, 1, 2, 3, 4, 5, 6, 7 and 992 more"
+
+
+def test_a_session_that_one_command_held_up_lost_all_that_time() -> None:
+    """A single read completed after each of the 15 requests to abort the one that hung."""
+    file = captures_folder() / "protocol" / "r22_same_abort_every_2_s.pcapng"
+    ((first_s, last_s),) = json.loads(file.with_suffix(".json").read_text())["spans_s"]
+    diagnosis = examine(iscsitrace.read(file, tables=NEEDED).table)
+    finding = found(diagnosis)
+    assert finding
+    assert finding.cost_ns == pytest.approx((last_s - first_s) * SECOND, rel=0.01)
+    # the time breakdown has the same
+    assert finding.cost_ns == diagnosis.budget["outage"]
+    assert diagnosis.headline
+    assert diagnosis.headline.cost_ns == finding.cost_ns
