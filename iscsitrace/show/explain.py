@@ -1,5 +1,5 @@
 """What a name means that iscsitrace prints: a finding, a rule, a counter, a table, a column or its heading, a plot, a
-part of the time breakdown, a kind of event, a term of the glossary, a short cell.
+part of the time breakdown, a kind of event, a login key, a term, a short cell.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from iscsitrace.wording import amounts
 from iscsitrace.wording.counters import counters
 from iscsitrace.wording.event_kinds import EVENT_KINDS
 from iscsitrace.wording.headings import HEADINGS as OTHER_HEADINGS
-from iscsitrace.wording.headings import known_as
+from iscsitrace.wording.headings import WORDS, known_as
 from iscsitrace.wording.names import like
 from iscsitrace.wording.parts import PARTS, named
-from iscsitrace.wording.rules import rules
+from iscsitrace.wording.rules import login_keys, rules
 
 if TYPE_CHECKING:
     from iscsitrace.findings.finding import Problem
@@ -74,6 +74,11 @@ def page(name: str, problems: Mapping[str, Problem]) -> list[Section]:
     ``problems`` are the findings by name. A column is named alone or behind its table: ``status_ns``,
     ``cycles.status_ns``. InputInvalid, with names like it, for one that nothing has.
     """
+    kind, _, rest = name.replace("login key ", "login_key ", 1).partition(" ")
+    # as the help and sentences name it: ``rule D9``
+    own = _OF_KIND.get(kind.casefold(), ()) if rest else ()
+    if found := list(chain.from_iterable(each(rest, problems) for each in own)):
+        return found
     for known in known_as(name):
         if found := list(chain.from_iterable(each(known, problems) for each in _KINDS)):
             return found
@@ -89,7 +94,7 @@ def names(problems: Mapping[str, Problem]) -> list[str]:
     parts = (each for part in PARTS for each in (part.label, part.name))
     events = (kind.name for kind in EVENT_KINDS)
     headings = chain.from_iterable(_HEADINGS.values())
-    words = (pages.terms(), OTHER_HEADINGS)
+    words = (pages.terms(), WORDS, OTHER_HEADINGS, (key["name"] for key in login_keys()))
     every = (problems, places.FINDINGS, rules(), counters(), _rows(), columns, headings, kinds.NAMES, parts, events)
     return list(dict.fromkeys(chain.from_iterable((*every, *words))))
 
@@ -152,8 +157,20 @@ def _of_event(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
             yield Section(name, (f"Event of severity {kind.severity}: {kind.meaning}.", *differs))
 
 
+def _of_login_key(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
+    for key in login_keys():
+        if name.casefold() == key["name"].casefold():
+            bounds = key["bounds"]
+            lines = (
+                f"Login key of RFC 7143, section {key['section']}." if key["section"] else "Login key of RFC 7143.",
+                *([f"Value: {bounds[0]} to {bounds[1]}"] if bounds else []),
+                *([f"Without a negotiation: {key['default']}"] if key["default"] else []),
+            )
+            yield Section(key["name"], lines)
+
+
 def _of_term(name: str, _problems: Mapping[str, Problem]) -> Iterator[Section]:
-    for term, meaning in pages.terms().items():
+    for term, meaning in (pages.terms() | WORDS).items():
         if name.lower() == term.lower():
             yield Section(term, (f"Term: {meaning}.",))
 
@@ -167,9 +184,14 @@ def _of_other_heading(name: str, _problems: Mapping[str, Problem]) -> Iterator[S
 
 _KINDS: Final = (
     *(_of_finding, _of_rule, _of_counter, _of_table, _of_column, _of_heading, _of_plot),
-    *(_of_part, _of_event, _of_term, _of_other_heading),
+    *(_of_part, _of_event, _of_login_key, _of_term, _of_other_heading),
 )
 """In the order of a page."""
+_OF_KIND: Final = {
+    **{each.__name__.removeprefix("_of_"): (each,) for each in _KINDS},
+    "heading": (_of_heading, _of_other_heading),
+}
+"""By the word for it."""
 
 
 def _declared() -> Iterator[tuple[str, str, tuple[Column, ...]]]:

@@ -1,4 +1,5 @@
-"""What the headings of printed tables mean, where neither an exported column nor the glossary says it; and short cells.
+"""What the headings of printed tables mean, where neither an exported column nor the glossary says it; short cells, and
+words of sentences.
 
 A heading stands here without its unit: ``lost`` for ``lost s``.
 """
@@ -214,3 +215,28 @@ _OF_LABS: Final = {
 HEADINGS: Final[dict[str, str]] = {
     **_OF_COMMANDS, **_OF_DIAGNOSES, **_OF_SESSIONS, **_OF_MODELS, **_OF_MIRRORS, **_OF_CHECKS, **_OF_LABS,
 }  # fmt: skip
+WORDS: Final[dict[str, str]] = {
+    "CmdSN": "number of a command in its session; an immediate command has the number of the next one",
+    "ExpCmdSN": "the CmdSN that the target expects next: it has all before it",
+    "MaxCmdSN": "the highest CmdSN that the target accepts: the end of the command window",
+    "StatSN": "number of a status, or of another answer of the target, on its connection",
+    "ExpStatSN": "the StatSN that the initiator expects next: it has all before it",
+    "DataSN": "number of a Data-In within its command, or of a Data-Out within its burst",
+    "R2TSN": "number of an R2T within its command",
+    "Target Transfer Tag": "what the target calls a request for an answer: an R2T, or a NOP-In",
+    "NOP-Out": "a PDU of the initiator that asks whether the target is there, or answers a NOP-In",
+    "NOP-In": "a PDU of the target that asks whether the initiator is there, or answers a NOP-Out",
+    "TPG": "target portal group: portals over which connections of one session can run",
+    "by place": "time split between the network, the target and the initiator's host, as captures of several taps show",
+    "pace": "bytes of reads and writes over their I/O time",
+    "scatter": "how far equal commands differ: of a fit, how far the period differs from run to run",
+    "steady": "commands that follow one another at one I/O size and queue depth, so that a model fits them",
+    "capture point": "the tap: the place of a capture in the path",
+    "Mathis": "a model of TCP's throughput under losses, for few losses and no time-outs",
+    "Padhye (PFTK)": "a model of TCP's throughput under losses, with time-outs",
+    "Cardwell": "a model of TCP's throughput for short transfers, with slow start",
+    "CUBIC": "the congestion control of Linux, Windows and macOS; also the model of its throughput under losses",
+    "KiB": "1,024 bytes",
+    "MiB": "1,048,576 bytes",
+}
+"""Words of sentences that the glossary does not have."""

@@ -5,10 +5,10 @@ The judging is the core's; ``rule_notes.py`` has what a page says beside this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from iscsitrace.wording import amounts
 
@@ -56,9 +56,14 @@ class _Number:
 
 def _key(place: int) -> str:
     """The login key at a place of the core's list."""
+    return str(login_keys()[place]["name"])
+
+
+def login_keys() -> Sequence[Mapping[str, Any]]:
+    """The login keys of RFC 7143 as the core declares them: ``name section bounds default`` and more."""
     from iscsitrace import _core
 
-    return str(_core.login_keys()[place]["name"])
+    return _core.login_keys()
 
 
 def pdu_type(opcode: int) -> str:

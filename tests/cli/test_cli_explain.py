@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from iscsitrace._core import login_keys
 from iscsitrace.cli import main
 from iscsitrace.diagnosis.registry import PROBLEMS
 from iscsitrace.show import explain as explained
 from iscsitrace.taps import places
 from iscsitrace.watch import columns as watch_columns
+from iscsitrace.wording.rules import rules
 from tests.support import headings
 
 DOCS = Path(__file__).parents[2] / "docs/diagnosis.md"
@@ -175,3 +177,54 @@ def test_a_name_of_several_words_needs_no_quotes() -> None:
     )
     assert bare.exit_code == 0
     assert bare.stdout == quoted.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "meaning"),
+    [
+        # words of sentences and captions
+        ("by place", "the network, the target and the initiator's host"),
+        ("pace", "bytes of reads and writes over their I/O time"),
+        ("scatter", "differ"),
+        ("MaxCmdSN", "the end of the command window"),
+        ("maxcmdsn", "the end of the command window"),
+        ("Target Transfer Tag", "an R2T"),
+        ("NOP-Out", "the target is there"),
+        ("Padhye (PFTK) %", "with time-outs"),
+        ("MaxBurstLength", "Value: 512 to 16777215"),
+    ],
+)
+def test_words_of_sentences_are_explained(name: str, meaning: str) -> None:
+    code, text = explain(name)
+    assert code == 0
+    assert meaning in text
+    assert "Heading: " not in text
+
+
+@pytest.mark.parametrize(
+    ("named", "name"),
+    [
+        ("rule D9", "D9"), ("Rule d9", "D9"), ("counter routed_copy", "routed_copy"), ("heading p50", "p50"),
+        ("term queue depth", "queue depth"), ("login key MaxBurstLength", "MaxBurstLength"),
+    ],
+)  # fmt: skip
+def test_the_kind_may_stand_before_the_name(named: str, name: str) -> None:
+    code, text = explain(*named.split())
+    assert code == 0
+    assert text.strip() in explain(name)[1]
+
+
+def test_a_kind_picks_its_own_page() -> None:
+    _, text = explain("table", "rtt")
+    assert "Table: " in text
+    assert "Plot: " not in text
+
+
+@pytest.mark.parametrize("name", ["rule D99", "counter D9", "pace of D9", "rule of D9"])
+def test_a_kind_without_such_a_name_is_refused(name: str) -> None:
+    assert explain(*name.split())[0] == 2
+
+
+def test_every_login_key_and_every_rule_as_sentences_name_it_has_a_page() -> None:
+    names = [key["name"] for key in login_keys()] + [f"rule {name}" for name in rules()]
+    assert [name for name in names if not explained.page(name, PROBLEMS)] == []
