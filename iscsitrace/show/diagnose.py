@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.diagnosis.headline import broke, to_act_on, weight
+from iscsitrace.findings.protocol_violation import PROTOCOL_VIOLATION
 from iscsitrace.measure import capture_health
 from iscsitrace.relate import loads
 from iscsitrace.show import inputs, verdict_groups
@@ -148,7 +149,8 @@ def _in_brief(shown: Shown) -> Iterator[Section]:
     for subject in subjects:
         start = f"{subject.label}: " if len(subjects) > 1 or len(subject.sessions) > 1 else ""
         if subject.time and subject.time.jobs_ns:
-            lines.append(f"{start}I/O time {cells.seconds(subject.time.jobs_ns)} s: {_parts(subject.time)}")
+            beside = "".join(f"; beside it {each}" for each in _closed(subject.findings))
+            lines.append(f"{start}I/O time {cells.seconds(subject.time.jobs_ns)} s: {_parts(subject.time)}{beside}")
         lead = subject.headline.finding
         if lead and lead.display_filter:
             lines.append(f"{start}see {lead.display_filter}")
@@ -186,13 +188,13 @@ def _in_detail(shown: Shown) -> Iterator[Section]:
     remedies = Remedies()
     for subject in shown.together():
         if len(subject.sessions) > 1:
-            yield from _time(subject.label, subject.time)
+            yield from _time(subject.label, subject.time, subject.findings)
     # what was found of connects without a session has no other place
     for story in shown.unanswered:
         yield _findings(story.label, story.findings, story.findings, remedies, story.story.numbers)
     of_stories: set[int] = set()
     for label, opinion in shown.in_full:
-        yield from _time(label, opinion.time)
+        yield from _time(label, opinion.time, opinion.findings)
         new = [finding for finding in opinion.findings if id(finding) not in of_stories]
         if new:
             yield _findings(label, new, opinion.findings, remedies)
@@ -219,15 +221,26 @@ def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
             yield f"    Same verdict for {wording.count(len(others), f'more {kind}', f'more {kind}s')}: {listed}."
 
 
-def _time(label: str, time: Budget | None) -> Iterator[Section]:
+def _time(label: str, time: Budget | None, findings: Sequence[Finding]) -> Iterator[Section]:
     if not time or not time.jobs_ns:
         return
     words = {"idle": "no command in flight", "scan": "commands that move no data", "flush": "SYNCHRONIZE CACHE"}
     excluded = [f"{words[use]} {cells.seconds(amount)} s" for use, amount in time.uses_ns.items() if amount]
     yield Section(
         f"Time breakdown of {label}: {cells.seconds(time.jobs_ns)} s of I/O time",
-        (*([f"excluded: {', '.join(excluded)}"] if excluded else []), *breakdown(label, time)),
+        (
+            *([f"excluded: {', '.join(excluded)}"] if excluded else []),
+            *(f"beside it: {each}" for each in _closed(findings)),
+            *breakdown(label, time),
+        ),
     )
+
+
+def _closed(findings: Sequence[Finding]) -> Iterator[str]:
+    """The time in which no command could be in flight, and so none of the breakdown: the window was closed."""
+    for finding in findings:
+        if finding.problem is PROTOCOL_VIOLATION and finding.cost_ns:
+            yield f"{cells.seconds(finding.cost_ns)} s in which the closed command window let no command pass"
 
 
 def breakdown(label: str, time: Budget | None) -> tuple[Breakdown, ...]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from click.testing import CliRunner
 
 import iscsitrace
 from iscsitrace._core import login_keys
+from iscsitrace.cli import main
 from iscsitrace.diagnosis.examination import Diagnosis, examine
 from iscsitrace.findings import NEEDED
 from iscsitrace.findings.finding import Finding
@@ -355,6 +358,26 @@ def test_a_window_is_closed_by_the_numbers_that_are_told(name: str, facts: tuple
     headline = examine(iscsitrace.read(CAPTURES[name].with_suffix(".pcapng"), tables=NEEDED).table).headline
     assert headline
     assert not [fact for fact in facts if fact not in headline.text]
+
+
+@pytest.mark.parametrize("options", [(), ("-v",)])
+@pytest.mark.parametrize(
+    ("name", "length"),
+    [
+        ("r06_r2t_with_maxcmdsn_0", 40.0),
+        ("v28_maxcmdsn_below_expcmdsn", 20.0),
+        # closed as long as it is meant, never, and a violation that costs no time
+        ("v28n_window_closed_for_50_ms", None),
+        ("r06n_cmdsn_passes_2_31", None),
+        ("v13_statsn_skipped", None),
+    ],
+)
+def test_the_time_that_the_window_was_closed_stands_beside_the_breakdown(
+    name: str, length: float | None, options: tuple[str, ...]
+) -> None:
+    result = CliRunner().invoke(main, ["diagnose", *options, str(CAPTURES[name].with_suffix(".pcapng"))])
+    said = re.findall(r"beside it:? ([\d.]+) s in which the closed command window let no command pass", result.stdout)
+    assert [float(each) for each in said] == ([] if length is None else [pytest.approx(length, abs=0.1)])
 
 
 @pytest.mark.parametrize("file", [pytest.param(file, id=name) for name, file in CAPTURES.items()])

@@ -33,7 +33,8 @@ def command(name: tuple[str, ...]) -> None:
     plot        sequence           what it shows
     part        target service     of the time breakdown: which time it is
     event       tcp_reset          its severity and meaning
-    term        queue depth        its meaning in the glossary
+    login key   MaxBurstLength     its section of RFC 7143, its bounds and its default
+    term        queue depth        its meaning
     heading     no status          of any table, with or without its unit
     """  # noqa: D301
     from iscsitrace.diagnosis.registry import PROBLEMS
