@@ -89,16 +89,16 @@ def overview(groups: Sequence[tuple[Sequence[str], Headline | None, str]]) -> Se
 
     Of each ``groups`` has the captures, the headline where there is iSCSI, and why it could not be read.
     """
+    columns = ("verdict", "finding", "lost s", "headline")
     rows = [
         (
-            sources[0] + (f" and {len(sources) - 1:,} more" if len(sources) > 1 else ""),
+            sources,
             *((headline.kind, headline.name, cells.seconds(headline.cost_ns)) if headline else (None, None, None)),
             headline.text if headline else error or "no iSCSI",
         )
         for sources, headline, error in groups
     ]
-    title = f"Overview: {len(groups):,} groups of captures that belong together"
-    return Section(title, (table(("captures", "verdict", "finding", "lost s", "headline"), rows),))
+    return inputs.overview(columns, rows)
 
 
 def lines_of_sessions(diagnosis: Diagnosis, shown: Shown) -> Iterator[Section]:

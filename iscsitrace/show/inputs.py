@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from iscsitrace.show.document import Grid, Section, table
@@ -50,6 +50,16 @@ def section(inputs: Iterable[Mapping[str, Any]], read_count: int | None = None) 
         return Section("", lines(every))
     counted = "times and frame numbers count from the start of the capture"
     return Section("", (*lines(every), f"{read_count:,} of these {whole:,} packets read; {counted}"))
+
+
+def overview(columns: Sequence[str], groups: Sequence[tuple[Sequence[str], *tuple[object, ...]]]) -> Section:
+    """One line for each group of captures that belong together: its first capture, and cells of these columns."""
+    rows = [
+        (sources[0] + (f" and {len(sources) - 1:,} more" if len(sources) > 1 else ""), *shown)
+        for sources, *shown in groups
+    ]
+    title = f"Overview: {len(groups):,} groups of captures that belong together"
+    return Section(title, (table(("captures", *columns), rows),))
 
 
 def zero_of_times(trace: Trace) -> str:

@@ -43,6 +43,20 @@ def as_dict(trace: Trace, by: Sequence[str] = (), yardsticks: Mapping[str, float
     return document
 
 
+def in_brief(trace: Trace) -> tuple[object, ...]:
+    """The cells of an overview."""
+    is_iscsi = trace.connections.raw("is_iscsi")
+    counts = trace.packet_count, int(is_iscsi.sum()), len(trace.sessions), len(trace.cycles)
+    return (cells.date(trace.start_ns or None), *counts, None)
+
+
+def overview(groups: Sequence[tuple[Sequence[str], tuple[object, ...], str]]) -> Section:
+    """One line for each group of captures: what is in it, or why it could not be read."""
+    columns = ("first packet", "packets", "connections", "sessions", "commands", "problem")
+    rows = [(sources, *(brief or (None,) * 5), *((error,) if not brief else ())) for sources, brief, error in groups]
+    return inputs.overview(columns, rows)
+
+
 def sections_by(trace: Trace, by: Sequence[str], top: int) -> Iterator[Section]:
     """The ``top`` worst loads by each of these as text; the trace has the tables loads.NEEDED."""
     from iscsitrace.relate.loads import Loads

@@ -58,7 +58,7 @@ def test_a_folder_is_its_captures(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        *("summary", "events", "events --json", "cycles", "conformance", "mirrors", "check"),
+        *("events", "events --json", "cycles", "conformance", "mirrors", "check"),
         *("report -o OUT/x.html", "export -o OUT/tables", "plot latency -o OUT/x.png"),
         "export -o OUT/tables --format parquet --max-memory 2G",
     ],
@@ -80,6 +80,40 @@ def test_captures_of_a_folder_that_do_not_belong_together_are_not_read_as_one(wo
         "(c-capture.pcap.gz, c-target.pcap.gz). Name the captures of one group; diagnose shows the headline of each\n"
     )
     assert not [*tmp_path.glob("x.*"), *tmp_path.glob("tables")]
+
+
+def test_a_folder_of_unrelated_captures_has_a_summary_of_each_below_an_overview(tmp_path: Path) -> None:
+    folder = tmp_path / "san"
+    folder.mkdir()
+    files = {}
+    for sample, name in (("sequential-read-4ms", "a"), ("medium-error", "b")):
+        (source,) = (SAMPLES / sample).glob("capture.*")
+        files[name] = str(shutil.copy(source, folder / f"{name}{''.join(source.suffixes)}"))
+    for name in ("capture", "target"):
+        shutil.copy(SAMPLES / "loss-1-percent" / f"{name}.pcap.gz", folder / f"c-{name}.pcap.gz")
+    (folder / "d.pcap").write_bytes(b"no capture")
+    runner = CliRunner()
+    result = runner.invoke(main, ["summary", str(folder)])
+    # one of them cannot be read
+    assert result.exit_code == 2
+    head, *summaries = result.stdout.split("\nCaptures: ")
+    lines = [line.split() for line in head.splitlines() if str(folder) in line]
+    assert "Overview: 4 groups of captures that belong together" in head
+    assert [Path(line[0]).name for line in lines] == ["a.pcapng.gz", "b.pcapng.gz", "c-capture.pcap.gz", "d.pcap"]
+    assert lines[2][1:3] == ["and", "1"]
+    assert len(summaries) == 4
+    for name, shown in zip("ab", summaries, strict=False):
+        alone = runner.invoke(main, ["summary", files[name]]).stdout
+        assert alone.strip() == shown.partition("\n")[2].strip()
+        document = json.loads(runner.invoke(main, ["summary", "--json", files[name]]).stdout)
+        numbers = [len(document["connections"]), len(document["sessions"])]
+        assert list(map(int, lines["ab".index(name)][3:5])) == numbers
+    whole = json.loads(runner.invoke(main, ["summary", "--json", str(folder)]).stdout)
+    assert [each["packet_count"] for each in whole["groups"][:2]] == [
+        json.loads(runner.invoke(main, ["summary", "--json", files[name]]).stdout)["packet_count"] for name in "ab"
+    ]
+    by = runner.invoke(main, ["summary", "--by", "lun", str(folder)])
+    assert by.stdout.count("\nCaptures: ") == 4
 
 
 @pytest.mark.parametrize(
