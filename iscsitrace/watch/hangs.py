@@ -53,7 +53,7 @@ def hang_of(now: Iterable[Mapping[str, Any]], at_ns: int) -> Hang:
 
 def sentence(number: int, hang: Hang, open_task_count: int) -> str:
     """``session 0: no progress for 4.3 s, 3 commands in flight, the oldest for 4.4 s``."""
-    return (
-        f"session {number}: no progress for {wording.time(hang.no_progress_ns)}, "
-        f"{wording.count(open_task_count, 'command')} in flight, the oldest for {wording.time(hang.oldest_ns)}"
-    )
+    lead = f"session {number}: no progress for {wording.time(hang.no_progress_ns)}, "
+    if not open_task_count:
+        return f"{lead}its connection was closed"
+    return f"{lead}{wording.count(open_task_count, 'command')} in flight, the oldest for {wording.time(hang.oldest_ns)}"

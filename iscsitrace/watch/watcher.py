@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -209,9 +209,10 @@ class Watcher:
         }
         transports = transports_of(view.now, trace.senders, self._counts, quiet)
         _add(self._latencies[None], waited)
-        hangs = {row["connection"]: hang_of([row], view.to_ns) for row in view.now if row["connection"] not in quiet}
-        connections = self._connections(view, waited, transports, hangs, budgets, quiet, past)
-        sessions = self._sessions(view, waited, connections, quiet)
+        now = _now(view, past)
+        hangs = {number: hang_of([row], view.to_ns) for number, row in now.items() if number not in quiet}
+        connections = self._connections(view, now, waited, transports, hangs, budgets, quiet, past)
+        sessions = self._sessions(view, now, waited, connections, quiet)
         self._lines = {line.number: line for line in connections}
         self._of_sessions = {line.number: line for line in sessions}
         in_flight = _old(hangs.values())
@@ -249,6 +250,7 @@ class Watcher:
     def _connections(
         self,
         view: View,
+        now: Mapping[int, Mapping[str, Any]],
         waited: Waits,
         transports: dict[int, Transport],
         hangs: dict[int, Hang],
@@ -257,7 +259,6 @@ class Watcher:
         past: Set[int],
     ) -> list[Line]:
         trace, length_ns = view.trace, view.to_ns - view.from_ns
-        now = {row["connection"]: row for row in view.now}
         nothing = replace(NO_LOAD, length_ns=length_ns)
         old = {number: _old([hang]) for number, hang in hangs.items() if hang.old_ns}
         loads = loads_of(trace.cycles, waited, trace.cycles.raw("connection"), length_ns, old)
@@ -267,13 +268,15 @@ class Watcher:
         shown = np.isin(numbers, [*now, *loads]) & trace.connections.raw("is_iscsi")
         lines = {number: self._lines[number] for number in quiet}
         closed = set(numbers[is_closed(trace.connections)].tolist())
+        # those whose commands make their session wait for the next one
+        waiting = {row["connection"] for row in view.now if row["open_task_count"]}
         new = shown & ~np.isin(numbers, [*quiet])
         columns = ("connection", "session", "initiator_address", "initiator_port", "target_address", "target_port")
         for row in trace.connections.select(new).rows((*columns, "time_last_ns")):
             number = row["connection"]
             open_task_count = now[number]["open_task_count"] if number in now else 0
             has_ended = row["session"] in past
-            is_over = has_ended or (number in closed and not open_task_count)
+            is_over = has_ended or (number in closed and number not in waiting)
             is_past = is_over and row["time_last_ns"] < view.from_ns
             latency = self._of_connections[number]
             if number in latencies:
@@ -299,10 +302,16 @@ class Watcher:
             )
         return [lines[number] for number in numbers[shown].tolist()]
 
-    def _sessions(self, view: View, waited: Waits, connections: list[Line], quiet: Set[int]) -> list[Line]:
+    def _sessions(
+        self,
+        view: View,
+        now: Mapping[int, Mapping[str, Any]],
+        waited: Waits,
+        connections: list[Line],
+        quiet: Set[int],
+    ) -> list[Line]:
         trace, length_ns = view.trace, view.to_ns - view.from_ns
         budgets = budget.of_sessions(trace.budget)
-        now = {row["connection"]: row for row in view.now}
         nothing = replace(NO_LOAD, length_ns=length_ns)
         of_session: dict[int | None, list[Line]] = defaultdict(list)
         for line in connections:
@@ -382,6 +391,20 @@ def _add(latency: Distribution, waited: Waits) -> None:
 def _parts(waited: Waits, groups: NDArray[Any]) -> dict[int, Waits]:
     """The waits, by session or connection."""
     return {number: waited.select(rows) for number, rows in grouped(groups).items()}
+
+
+def _now(view: View, past: Set[int]) -> Mapping[int, Mapping[str, Any]]:
+    """The rows of ``View.now`` by connection. No command is in flight where both sides closed the
+    connection or one reset it, nor in a session that is past; the session may wait for the next one.
+    """
+    connections = view.trace.connections
+    closed = set(connections.raw("connection")[is_closed(connections)].tolist())
+    found = {}
+    for row in view.now:
+        is_gone = row["connection"] in closed or row["session"] in past
+        ended = {"open_task_count": 0, "begun_ns": row["begun_ns"][:0]} if is_gone else {}
+        found[row["connection"]] = row | ended
+    return found
 
 
 def _old(hangs: Iterable[Hang]) -> NDArray[Any]:

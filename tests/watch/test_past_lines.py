@@ -61,7 +61,7 @@ def test_a_session_that_is_over_has_no_lines_after_its_last_packet(tmp_path: Pat
     assert seen == {1, 2}
 
 
-def test_a_reset_session_with_a_command_in_flight_keeps_its_lines(tmp_path: Path) -> None:
+def test_a_session_that_was_reset_with_a_command_in_flight_keeps_its_lines(tmp_path: Path) -> None:
     conversation = Conversation()
     conversation.session().login().read(count=2).tasks([Task("read", service_ns=30 * SECOND_NS)])
     capture = conversation.run()
@@ -72,7 +72,9 @@ def test_a_reset_session_with_a_command_in_flight_keeps_its_lines(tmp_path: Path
     assert len(before) > 5
     for report in (*before, last):
         (session,) = report.as_dict()["sessions"]
-        assert session["open_task_count"] == 1
+        # the session waits for the next one; the command ended with its connection
+        assert session["open_task_count"] == session["oldest_command_ns"] == 0
+    assert before[-1].as_dict()["sessions"][0]["no_progress_ns"] > SECOND_NS
 
 
 def reset_while_in_flight(capture: Capture) -> list[Packet]:
