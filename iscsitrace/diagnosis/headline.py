@@ -19,9 +19,10 @@ from iscsitrace.findings.distance import NEAR_NS
 from iscsitrace.findings.finding import Finding
 from iscsitrace.findings.hosts import typical_service
 from iscsitrace.findings.idle_sessions import long_work, nothing_done, works_long
+from iscsitrace.findings.loss import LOSS
 from iscsitrace.findings.protocol_violation import PROTOCOL_VIOLATION
 from iscsitrace.findings.thresholds import WARNING
-from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL, LOSS
+from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.data_commands import is_data_command, is_transfer, is_whole_transfer
 from iscsitrace.measure.facts import Facts, path_ns

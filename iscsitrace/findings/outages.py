@@ -39,7 +39,7 @@ _TOLERANT: Final = (
         touches=NEXT_LOGIN,
     ),
 )
-_PATH: Final = Advice(
+PATH: Final = Advice(
     "Find what dropped the packets at that time: link and port counters (ethtool -S), switch logs, spanning tree,"
     " a failover of a bond or of a virtual IP, firewall state. A capture at the target shows whether the packets "
     "arrived there."
@@ -98,7 +98,7 @@ def _outages(history: History) -> Observation | None:
         sessions=sessions,
         luns=evidence.luns,
         is_final=not longest.is_over,
-        advice=(_PATH if evidence.is_network else _TARGET, *_TOLERANT),
+        advice=(PATH if evidence.is_network else _TARGET, *_TOLERANT),
         points_to=evidence.side,
     )
 
@@ -287,7 +287,7 @@ IO_OUTAGE: Final = Problem(
     near_miss=f"read {LAN} --fault black-out,for=200ms",
     severity="error",
     rank="failure",
-    advice=(_PATH, _TARGET, *_TOLERANT),
+    advice=(PATH, _TARGET, *_TOLERANT),
     where=lambda columns: columns.sums_ns[:, :, PARTS.index("outage")].sum(axis=1) > 0,
     tell=_outages,
     accounts_for=(CONNECTION_LOST, NOP_TIMEOUT),

@@ -13,15 +13,11 @@ from iscsitrace.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.measure import outliers
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.outliers import Outliers
+from iscsitrace.measure.rhythm import MOST, step_of
 from iscsitrace.measure.session import Session
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
-
-MOST: Final = 0.75
-"""Least share of the outliers that a pattern holds."""
-_SAME: Final = 0.1
-"""Two periods are the same if they differ by this share."""
 
 
 def have_cost(facts: Facts) -> Array:
@@ -67,11 +63,11 @@ def _pattern(subject: Session, found: Outliers) -> str:
     starts = np.sort(moved.raw("command_first_ns"))
     order = np.searchsorted(starts, found.starts)
     is_one = np.isin(moved.raw("command_first_ns"), found.starts)
-    if (step := _step(np.diff(order), 0)) and step > 1:
+    if (step := step_of(np.diff(order), 0)) and step > 1:
         return f"every {wording.ordinal(step)}"
     # those that wait together wait for the same stall
     begins = found.starts[np.insert(found.starts[1:] > np.maximum.accumulate(found.ends)[:-1], 0, True)]
-    if step := _step(np.diff(begins), _SAME):
+    if step := step_of(np.diff(begins)):
         return f"about every {wording.time(step)}"
     for column, name in (("lun", "LUN {}"), ("is_write", "{}")):
         values, counts = np.unique(moved.raw(column)[is_one], return_counts=True)
@@ -81,14 +77,6 @@ def _pattern(subject: Session, found: Outliers) -> str:
     if len(begins) == len(found.row):
         return ""
     return "in one stall" if len(begins) == 1 else f"in {len(begins):,} stalls"
-
-
-def _step(steps: Array, share: float) -> int:
-    """The step that most of these are, to this share of it; 0 where there is none."""
-    if len(steps) < 2:
-        return 0
-    typical = float(np.median(steps))
-    return round(typical) if (np.abs(steps - typical) <= share * typical).mean() >= MOST else 0
 
 
 def _tell(case: Case) -> Observation:

@@ -9,9 +9,9 @@ from iscsitrace.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.findings.failures import NOP_TIMEOUT
 from iscsitrace.findings.finding import INTERFACE, WHOLE_HOST, Advice, Observation, Problem
 from iscsitrace.findings.history import Blocked, History
+from iscsitrace.findings.loss import LOSS
 from iscsitrace.findings.outages import IO_OUTAGE
 from iscsitrace.findings.recipes import LAN
-from iscsitrace.findings.transport import LOSS
 from iscsitrace.measure.facts import Array, Facts
 from iscsitrace.measure.intervals import Span
 from iscsitrace.tables.nulls import known

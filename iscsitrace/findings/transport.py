@@ -1,4 +1,4 @@
-"""TCP problems: windows that are too small, and packet loss."""
+"""TCP problems: windows that are too small."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.findings import ack_loss
-from iscsitrace.findings.case import Case, is_worth
+from iscsitrace.findings.case import Case
 from iscsitrace.findings.concurrency import SHARE_PATH, gains_by_paths, more_connections
 from iscsitrace.findings.finding import (
-    LEAST_COST_NS,
     NEXT_LOGIN,
     WHOLE_HOST,
     Advice,
@@ -25,16 +23,15 @@ from iscsitrace.findings.finding import (
     Rank,
 )
 from iscsitrace.findings.recipes import WAN
-from iscsitrace.findings.thresholds import LOSS_SHARE, WORTH, WORTH_A_CHANGE
+from iscsitrace.findings.thresholds import WORTH, WORTH_A_CHANGE
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import all_waits, line
 from iscsitrace.measure.by_subject import first_of_each
 from iscsitrace.measure.facts import Array, Facts
 from iscsitrace.measure.losses import losses
-from iscsitrace.measure.session import Session, frames_in
+from iscsitrace.measure.session import Session
 from iscsitrace.model.setting import Setting
-from iscsitrace.tables.nulls import known, numbers_of
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.nulls import numbers_of
 from iscsitrace.wording import amounts as wording
 
 
@@ -202,13 +199,14 @@ RESTARTS: Final = 4
 """Least count of slow starts after idle periods: the first ones can be the start of the I/O."""
 
 
-def _limited(facts: Facts) -> Array:
+def limited(facts: Facts) -> Array:
+    """The sender that waited for its congestion window: see :func:`_held`."""
     return _held(facts, "congestion_window", "restart_after_idle_count")
 
 
 def _limited_after_restarts(facts: Facts, *, is_restarting: bool) -> Found:
     """Where the sender that waited restarted often after idle periods, or where it did not."""
-    rows = facts.once(_limited)
+    rows = facts.once(limited)
     is_often = np.append(facts.table("senders").raw("restart_after_idle_count") >= RESTARTS, False)[rows]
     # without losses slow start or a small send buffer: nothing is wrong that the packets show
     ranks: dict[Rank, Array] = {} if is_restarting else {"limit": ~facts.once(_senders_lose)[rows]}
@@ -224,7 +222,7 @@ def _senders_lose(facts: Facts) -> Array:
 
 def _restarts(case: Case) -> Observation:
     subject = case.subject
-    row = _row(subject, _limited)
+    row = _row(subject, limited)
     times = row["restart_after_idle_count"]
     return Observation(
         f"The {_sender(row)}'s TCP went back to slow start {times:,} times after idle periods.",
@@ -265,13 +263,14 @@ RESTART_AFTER_IDLE: Final = Problem(
 )
 
 
-_SENDER: Final = ("connection", "to_target")
+SENDER: Final = ("connection", "to_target")
+"""What names a row of ``senders``."""
 CONTROLS: Final = {"reno": "Reno", "cubic": "CUBIC"}
 
 
 def _congestion_window_small(case: Case) -> Observation:
     subject = case.subject
-    row = _row(subject, _limited)
+    row = _row(subject, limited)
     recoveries = losses(subject.tables["recoveries"])
     of_sender = (recoveries["connection"] == row["connection"]) & (recoveries["to_target"] == row["to_target"])
     lost = int(of_sender.sum())
@@ -296,7 +295,7 @@ def loses_packets(case: Case) -> bool:
 def _sender_loses(case: Case) -> bool:
     """Whether data of the sender that waited was lost."""
     facts = case.subject.facts
-    return bool(facts.once(_senders_lose)[case.subject.fact(_limited)])
+    return bool(facts.once(_senders_lose)[case.subject.fact(limited)])
 
 
 FIX_LOSSES: Final = (
@@ -307,14 +306,14 @@ FIX_LOSSES: Final = (
 
 def _slows_down_at_losses(case: Case) -> bool:
     """Whether a sender that lost data was seen to reduce its window at each loss."""
-    lost = {(row["connection"], row["to_target"]) for row in losses(case.subject.tables["recoveries"]).rows(_SENDER)}
+    lost = {(row["connection"], row["to_target"]) for row in losses(case.subject.tables["recoveries"]).rows(SENDER)}
     return any(
-        row["congestion_control"] in CONTROLS and tuple(row[name] for name in _SENDER) in lost
+        row["congestion_control"] in CONTROLS and tuple(row[name] for name in SENDER) in lost
         for row in case.subject.senders
     )
 
 
-_TOLERATE_LOSSES: Final = Advice(
+TOLERATE_LOSSES: Final = Advice(
     "If the losses stay, set net.ipv4.tcp_congestion_control = bbr on the sender: cubic and reno slow down at each "
     "loss.",
     only_if=_slows_down_at_losses,
@@ -333,7 +332,8 @@ NO_LOSSES: Final = Change(
 )
 
 
-def _no_losses(basis: Basis) -> Iterator[Change]:
+def no_losses(basis: Basis) -> Iterator[Change]:
+    """What the model says without losses, where they cost time."""
     if _has_loss(basis):
         yield NO_LOSSES
 
@@ -356,8 +356,8 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     limited_by="TCP",
     explains=Explains("congestion_window", least=WORTH_A_CHANGE),
     advice=(
-        Advice(FIX_LOSSES, _no_losses, only_if=_sender_loses),
-        _TOLERATE_LOSSES,
+        Advice(FIX_LOSSES, no_losses, only_if=_sender_loses),
+        TOLERATE_LOSSES,
         Advice(
             "Capture a longer transfer. Slow start ends by itself, and needs no change. If the wait stays, the send "
             "buffer is small: raise the third value of net.ipv4.tcp_wmem and net.core.wmem_max on the sender.",
@@ -374,13 +374,14 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
 # --- send_buffer_small
 
 
-def _behind_its_buffer(facts: Facts) -> Array:
+def behind_its_buffer(facts: Facts) -> Array:
+    """The sender that waited for room in its send buffer: see :func:`_held`."""
     return _held(facts, "send_buffer", "sndbuf_limited_ns")
 
 
 def _send_buffer(case: Case) -> Observation:
     subject = case.subject
-    row = _row(subject, _behind_its_buffer)
+    row = _row(subject, behind_its_buffer)
     return Observation(
         f"The {_sender(row)}'s send buffer was full: its bytes in flight stopped at "
         f"{wording.about(row['owin_max_bytes'])} or less, without losses and below the receive window."
@@ -410,90 +411,6 @@ SEND_BUFFER_SMALL: Final = Problem(
         ),
         Advice("Remove a fixed SO_SNDBUF from the configuration of the sender.", touches=NEXT_LOGIN),
     ),
-    where=lambda facts: Found(facts.once(_behind_its_buffer) >= 0, facts.part_ns("send_buffer")),
+    where=lambda facts: Found(facts.once(behind_its_buffer) >= 0, facts.part_ns("send_buffer")),
     tell=_send_buffer,
-)
-
-# --- loss
-
-
-def _loss(case: Case) -> Observation | None:
-    subject = case.subject
-    waits = ack_loss.other_waits(subject)
-    lost_ns = waits.total_ns
-    if not is_worth(subject, lost_ns, LOSS_SHARE):
-        return None
-    recoveries = losses(subject.tables["recoveries"])
-    if not len(recoveries) and len(subject.tables["recoveries"]):
-        # no data was lost; waits among needless recoveries: findings reordering and ack_loss
-        return None
-    ends = {row["connection"]: row["time_last_ns"] for row in subject.connections}
-    unended_ns = np.array([ends[connection] for connection in recoveries["connection"].tolist()], dtype=np.int64)
-    ended_ns = np.where(known(recoveries, "time_last_ns"), recoveries.raw("time_last_ns"), unended_ns)
-    lengths = ended_ns - recoveries.raw("time_first_ns")
-    longest = np.argsort(-lengths, kind="stable")[:3]
-    timeouts = recoveries["cause"].tolist().count("timeout")
-    resent = int(recoveries.raw("retransmitted_packets").sum())
-    sides = ["target" if each else "initiator" for each in np.unique(recoveries.raw("to_target")).tolist()]
-    packets = sum(row[f"packets_to_{side}"] for row in subject.connections for side in sides)
-    share = wording.percent(resent / packets if packets else 0)
-    noticed = f" TCP noticed {timeouts:,} of these losses only by a retransmission time-out." if timeouts else ""
-    told = "The lost packets never passed the tap."
-    if sides:
-        told = f"Packets to the {' and the '.join(sides)} were lost {wording.times(len(recoveries))} "
-        told += f"({share} of the packets were retransmitted)."
-    slowed_ns = _slowed_ns(subject, recoveries)
-    slowed = (
-        f" TCP slowed down after them, for another {wording.percent(subject.share(slowed_ns))} of the I/O time."
-        if is_worth(subject, slowed_ns)
-        else ""
-    )
-    text = (
-        f"I/O waited {wording.time(lost_ns)} for retransmissions, at most {wording.time(waits.unbroken_ns)} at a time. "
-        f"{told}{slowed}{noticed}"
-    )
-    is_noticed = is_worth(subject, lost_ns + slowed_ns) or lost_ns >= LEAST_COST_NS
-    frames = frames_in(recoveries, longest, "frame_first", "frame_last")
-    return Observation(text, frames, lost_ns, severity="warning" if is_noticed else None)
-
-
-def _slowed_ns(subject: Session, recoveries: Table) -> int:
-    """The time in which the sender that waited most for its congestion window did so after its first loss."""
-    row = subject.fact(_limited)
-    if row < 0:
-        return 0
-    sender = next(subject.facts.table("senders").select(slice(row, row + 1)).rows(_SENDER))
-    is_own = (recoveries["connection"] == sender["connection"]) & (recoveries["to_target"] == sender["to_target"])
-    waits = subject.stretches("congestion_window")
-    first_ns = recoveries.raw("time_first_ns")[is_own].min(initial=np.iinfo(np.int64).max)
-    return waits.where(waits.starts >= first_ns).total_ns
-
-
-def _has_timeouts(case: Case) -> bool:
-    return "timeout" in losses(case.subject.tables["recoveries"])["cause"].tolist()
-
-
-LOSS: Final = Problem(
-    name="loss",
-    meaning="The network loses packets, and transfers stall until TCP has retransmitted them.",
-    condition=f"Loss recovery takes at least {wording.percent(LOSS_SHARE)} of the I/O time, without recoveries of "
-    "finding `ack_loss`. A warning if that, and waits for the congestion window after the first loss, take "
-    f"{WORTH}, or recovery takes {wording.time(LEAST_COST_NS)}.",
-    evidence="First and last frame of the longest recoveries. The share is the time that the losses cost.",
-    example="I/O waited 725.6 ms for retransmissions, at most 8.4 ms at a time. Packets to the initiator were lost 46 "
-    "times (0.83 % of the packets were retransmitted). TCP slowed down after them, for another 74 % of the I/O time.",
-    # lost, or only late
-    shown_by=f"read --block-size 128K --bytes 8M --queue-depth 4 --set to-initiator-loss=1% {WAN}",
-    near_miss=f"read --block-size 128K --bytes 8M --queue-depth 4 --set reorder=1%,0.2ms {WAN}",
-    explains=Explains("loss_recovery", least=LOSS_SHARE),
-    advice=(
-        Advice(FIX_LOSSES, _no_losses),
-        Advice(
-            "Keep net.ipv4.tcp_sack = 1 on both sides: without SACK TCP waits for time-outs.",
-            only_if=_has_timeouts,
-            touches=WHOLE_HOST,
-        ),
-        _TOLERATE_LOSSES,
-    ),
-    tell=_loss,
 )

@@ -18,10 +18,11 @@ from iscsitrace.tables.table import Table
 
 def losses(recoveries: Table) -> Table:
     """The recoveries in which data was lost: not all of their retransmissions were unnecessary, or for lost ACKs."""
-    return recoveries.select(_is_loss(recoveries))
+    return recoveries.select(is_loss(recoveries))
 
 
-def _is_loss(recoveries: Table) -> NDArray[Any]:
+def is_loss(recoveries: Table) -> NDArray[Any]:
+    """Which these are."""
     is_needed = recoveries.raw("retransmitted_packets") > recoveries.raw("spurious_packets")
     return np.asarray(is_needed & ~known(recoveries, "ack_loss"))
 
@@ -46,7 +47,7 @@ def are_beyond_a_queue(facts: Facts) -> NDArray[Any]:
     ways = np.full(len(facts) + 1, -1)
     ways[asked.numbers] = np.select([asked.words == "write", asked.words == "read"], [1, 0], -1)
     way = ways[places]
-    is_against = (way >= 0) & (places >= 0) & (recoveries.raw("to_target") != way) & recoveries.each(_is_loss)
+    is_against = (way >= 0) & (places >= 0) & (recoveries.raw("to_target") != way) & recoveries.each(is_loss)
     against = np.bincount(places[is_against], minlength=len(facts))
     rows = facts.once(line.loaded)
     round_trip_ns = np.append(facts.table("senders").raw("rtt_load_median_ns"), 0)[rows]

@@ -18,7 +18,9 @@ from iscsitrace.taps.commands import Matched
 
 Array = NDArray[Any]
 
-_INSTANTS: Final = ("time_ns", "time_first_ns", "time_last_ns", "original_ns")
+_INSTANTS: Final = (
+    *("time_ns", "time_first_ns", "time_last_ns", "original_ns", "black_out_first_ns", "black_out_last_ns"),
+)
 
 
 class OnFirst:

@@ -458,12 +458,12 @@ def test_a_window_of_twice_the_bandwidth_delay_product_is_tried(
 
 def test_losses_can_only_be_removed_where_there_are_some() -> None:
     lossy = SITUATION.with_setting(loss=0.01)
-    (change,) = transport._no_losses(basis(lossy))
+    (change,) = transport.no_losses(basis(lossy))
     after = change.apply(lossy)
     assert (change.words, after.setting.loss, after.stalls_ns_per_byte["loss"]) == ("no losses", 0.0, 0)
     assert list(transport._losses_of_more_connections(basis(lossy)))
     for without in (Situation(SITUATION.setting), Situation(SITUATION.setting, {}, {"loss": 0.0})):
-        assert list(transport._no_losses(basis(without))) == []
+        assert list(transport.no_losses(basis(without))) == []
         assert list(transport._losses_of_more_connections(basis(without))) == []
 
 

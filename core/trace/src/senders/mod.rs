@@ -10,6 +10,7 @@
 //! flights      one direction at the tap: runs of packets, the pauses between them, what limited the sender
 //! busy_line    when the line was busy with the bytes of a direction
 //! black_hole   segments that never arrive while smaller packets do
+//! black_out    times in which nothing passed the path
 //! pace         nanoseconds per byte between packets that follow each other
 //! deliveries   the bytes of a direction as they came out of the line, and how long they were in a queue (packed)
 //! timeline     input of the time breakdown
@@ -31,6 +32,7 @@ pub mod acks;
 pub mod analysis;
 pub mod apart;
 mod black_hole;
+mod black_out;
 pub mod buffer_level;
 pub mod burst;
 mod busy_line;
@@ -74,16 +76,19 @@ pub mod window_time;
 #[cfg(test)]
 mod tests;
 
+use crate::stream::class::SegmentClass;
 pub use crate::tables::SenderRows as Rows;
-use crate::tables::{SenderRow, Tables, Wanted, budget_part};
+use crate::tables::{NULL_NS, SenderRow, Tables, Wanted, budget_part};
 use serde::{Deserialize, Serialize};
 
 use crate::stream::progress::Progress;
 use black_hole::BlackHole;
+use black_out::{BlackOut, Unanswered};
 use deliveries::Deliveries;
 use flights::Flights;
 use load::{At, Load};
 use observation::Observation;
+use retransmission::Cause;
 use rtt::{ROUND_TRIP_MAX_NS, RttSamples, Sample};
 use sender::Sender;
 use sender_state::{Delays, is_beside};
@@ -113,6 +118,8 @@ pub struct SenderPair {
     load: Load,
     progress: Progress,
     silences: [Silences; 2],
+    /// By direction of the data.
+    unanswered: [Option<Box<Unanswered>>; 2],
 }
 
 impl SenderPair {
@@ -138,6 +145,7 @@ impl SenderPair {
             load: Load::new(wanted.rtt),
             progress: Progress::default(),
             silences: Default::default(),
+            unanswered: Default::default(),
         }
     }
 
@@ -163,8 +171,12 @@ impl SenderPair {
         }
         if self.wanted.budget {
             let (segment, rtt_ns) = (self.senders[own].segment_bytes(), self.round_trip_ns());
+            let heard_ns = self.silences[own].heard_ns();
             self.silences[own].note(seen, segment, rtt_ns);
             self.silences[opposite].acknowledge(seen.acknowledged);
+            if let (Some(unanswered), Some(from_ns)) = (self.unanswered[opposite].take(), heard_ns) {
+                self.end_silence(seen, *unanswered, from_ns);
+            }
         }
         self.senders[own].note_sent(seen);
         self.rtts[own].transmit(seen, self.senders[own].flight());
@@ -178,6 +190,9 @@ impl SenderPair {
         if seen.length > 0 {
             let delays = self.delays(own);
             self.senders[own].transmit(seen, delays, &mut self.flights[own], &mut self.rows);
+            if seen.class == SegmentClass::Retransmission {
+                self.note_retransmission(seen);
+            }
             let state = self.senders[own].state();
             if state.owin <= i64::from(seen.length) {
                 let acknowledged_ns = state.last_ack.map(|ack| ack.answer_ns.saturating_sub(delays.to_sender_ns));
@@ -206,6 +221,32 @@ impl SenderPair {
                 let answered_ns = sender.acks().echoed_ns(seen).max(answered_ns);
                 self.deliveries[own].arrive(seen, sender.segment_bytes(), answered_ns, rtt_to_receiver_ns);
             }
+        }
+    }
+
+    /// A host retransmitted: whether a timer of it did, with what it had sent.
+    #[cold]
+    fn note_retransmission(&mut self, seen: &Observation) {
+        let rows = &self.rows.retransmissions;
+        if let (Some(&frame), Some(&cause), Some(&original_ns)) =
+            (rows.frame.last(), rows.cause.last(), rows.original_ns.last())
+            && frame == seen.frame
+            && original_ns != NULL_NS
+            && [Cause::Timeout as u8, Cause::TailProbe as u8].contains(&cause)
+        {
+            Unanswered::retransmit(&mut self.unanswered[seen.direction], original_ns, seen.time_ns);
+        }
+    }
+
+    /// A packet of a host ends its silence, in which timers of the other host retransmitted.
+    #[cold]
+    fn end_silence(&mut self, seen: &Observation, unanswered: Unanswered, from_ns: i64) {
+        let missing = self.silences[seen.direction].missing_before(seen);
+        let rtt_ns = self.round_trip_ns().unwrap_or(0);
+        if let Some(black_out) = BlackOut::of(unanswered, from_ns, seen.time_ns, rtt_ns, missing)
+            && let Some(row) = self.senders[1 - seen.direction].recovery_row()
+        {
+            black_out.show(row, &mut self.rows.recoveries);
         }
     }
 

@@ -27,6 +27,8 @@ pub struct Silence {
 pub struct Silences {
     /// When its latest packet passed, and the segments in it.
     last: Option<(i64, u16)>,
+    /// The segments in the packet before that.
+    before: u16,
     /// Packets that follow the one before, and those with others in between.
     alone: u32,
     others: u32,
@@ -57,6 +59,7 @@ impl Silences {
             self.spans.push(Silence { from_ns: hole.from_ns, to_ns: seen.time_ns, frame: seen.frame });
         }
         let Some((from_ns, before)) = self.last.replace((seen.time_ns, segments)) else { return };
+        self.before = before;
         let Some(steps) = seen.steps else { return };
         if steps <= before {
             self.alone = self.alone.saturating_add(1);
@@ -93,6 +96,19 @@ impl Silences {
             self.reached = Some(acknowledged);
             self.hole.take_if(|hole| hole.end <= acknowledged);
         }
+    }
+
+    /// When the host's latest packet passed.
+    #[inline]
+    pub fn heard_ns(&self) -> Option<i64> {
+        self.last.map(|(time_ns, _)| time_ns)
+    }
+
+    /// How many packets of the host the number of its latest one shows between that and the one before, which never passed;
+    /// none if it does not number them in turn.
+    pub fn missing_before(&self, latest: &Observation) -> Option<u16> {
+        let steps = latest.steps.filter(|_| self.alone / ALONE_PER_OTHER >= self.others.saturating_sub(1))?;
+        Some(steps.saturating_sub(self.before))
     }
 
     /// The silences.

@@ -170,6 +170,16 @@ table! {
         ack_loss: u8(ack_loss) = null, "method 5";
         /// how long the sender waited for ACKs that were held back, beyond the RTT
         delayed_ack_ns: i64 [ns], "RFC 9293 section 3.8.6.3";
+        /// where nothing passed the path meanwhile: the receiver's last packet before; null without such a black-out
+        black_out_first_ns: i64 [ns] = null, "method 5";
+        /// the receiver's first packet after it
+        black_out_last_ns: i64 [ns] = null, "method 5";
+        /// how long it lasted at least: from the first packet that had no answer to the last one
+        black_out_least_ns: i64 [ns] = null, "method 5";
+        /// whether packets to the receiver were lost in it for certain
+        is_black_out_to_receiver: bool, "method 5";
+        /// whether packets of the receiver were lost in it, by their IP identifications
+        is_black_out_from_receiver: bool, "method 5";
         /// pipe at the first sign of the loss
         pipe_before_bytes: i64 [bytes];
         /// pipe at the end of the recovery

@@ -377,6 +377,11 @@ impl Sender {
         self.pauses.finish(&self.remembered, &mut rows.window);
     }
 
+    /// The row of its recovery in progress.
+    pub fn recovery_row(&self) -> Option<usize> {
+        self.recovery.row()
+    }
+
     /// When its send buffer held it.
     pub fn send_buffer(&self) -> &[Span] {
         self.pauses.send_buffer()

@@ -97,6 +97,11 @@ fn recovery(is_client_initiator: bool) -> Recovery {
         spurious_packets: 0,
         ack_loss: NULL_U8,
         delayed_ack_ns: 0,
+        black_out_first_ns: NULL_NS,
+        black_out_last_ns: NULL_NS,
+        black_out_least_ns: NULL_NS,
+        is_black_out_to_receiver: false,
+        is_black_out_from_receiver: false,
         pipe_before_bytes: 8000,
         pipe_after_bytes: 0,
     }
