@@ -24,11 +24,13 @@ from iscsitrace.findings.finding import (
 )
 from iscsitrace.findings.recipes import WAN, WRITES
 from iscsitrace.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORTH_A_CHANGE
+from iscsitrace.findings.transport import behind_its_buffer
 from iscsitrace.fit.gain import Change
 from iscsitrace.fit.situation import Situation
 from iscsitrace.measure import all_waits, by_subject, line
 from iscsitrace.measure.all_waits import WaitsOfAll
 from iscsitrace.measure.facts import Facts, rtt_ns, workloads
+from iscsitrace.measure.intervals import furthest
 from iscsitrace.measure.session import Session, frames_in
 from iscsitrace.measure.stretches import Stretches
 from iscsitrace.measure.tap_position import position
@@ -279,25 +281,47 @@ PROMPT_NS: Final = 4 * MILLISECOND_NS
 scheduler lets another task of a busy CPU finish its time slice of 3 to 4 ms first."""
 
 
-def _answers(rounds: Table) -> Array:
-    """From each R2T to its first Data-Out; -1 where one of them is unknown."""
+def _answers(facts: Facts) -> Array:
+    """From each R2T to its first Data-Out, without the time in which its connection sent data of earlier R2Ts; -1 where
+    one of the times is unknown.
+    """
+    rounds = facts.table("rounds")
     is_known = known(rounds, "r2t_ns") & known(rounds, "data_first_ns")
-    return np.where(is_known, rounds.raw("data_first_ns") - rounds.raw("r2t_ns"), -1)
+    rows = np.flatnonzero(is_known)
+    connection = facts.table("cycles").raw("connection")[rounds.raw("cycle")[rows].astype(np.intp)].astype(np.int64)
+    rows, connection = (
+        each[by_subject.in_order(connection, rounds.raw("data_first_ns")[rows])] for each in (rows, connection)
+    )
+    asked, first = rounds.raw("r2t_ns")[rows], rounds.raw("data_first_ns")[rows]
+    last = np.where(known(rounds, "data_last_ns")[rows], rounds.raw("data_last_ns")[rows], first)
+    took = np.full(len(rounds), -1, dtype=np.int64)
+    if len(rows):
+        begins = np.append(True, connection[1:] != connection[:-1])
+        sent = np.append(asked[:1], furthest(last, np.flatnonzero(begins))[:-1])
+        took[rows] = first - np.maximum(asked, np.where(begins, asked, np.minimum(sent, first)))
+    return took
+
+
+def _is_behind_its_buffer(facts: Facts) -> Array:
+    """Whether the initiator waited longer for room in its send buffer: it is woken late, when much of that is free."""
+    row = facts.once(behind_its_buffer)
+    is_own = np.append(facts.table("senders").raw("to_target"), False)[row] & (row >= 0)
+    return np.asarray(is_own & (facts.part_ns("send_buffer") >= facts.part_ns("initiator_service")))
 
 
 def _answers_late(facts: Facts) -> Found:
-    took, places = _answers(facts.table("rounds")), facts.places("rounds")
+    took, places = facts.once(_answers), facts.places("rounds")
     own = np.flatnonzero((took >= 0) & (places >= 0))
     medians_ns = by_subject.medians(places[own], took[own], len(facts))
     has_any = np.bincount(places[own], minlength=len(facts)) > 0
     is_prompt = has_any & (medians_ns - np.maximum(rtt_ns(facts, "initiator"), 0) < PROMPT_NS)
-    return Found(np.ones(len(facts), dtype=bool), facts.part_ns("initiator_service"), {"note": is_prompt})
+    return Found(~_is_behind_its_buffer(facts), facts.part_ns("initiator_service"), {"note": is_prompt})
 
 
 def _initiator(case: Case) -> Observation:
     subject = case.subject
-    rounds = subject.tables["rounds"]
-    took = _answers(rounds)
+    own = subject.facts.places("rounds") == subject.place
+    rounds, took = subject.facts.table("rounds").select(own), subject.facts.once(_answers)[own]
     answered = took[took >= 0]
     text = "The initiator answered R2Ts late."
     if len(answered):
@@ -316,7 +340,8 @@ def _no_initiator_service(basis: Basis) -> Iterator[Change]:
 SLOW_INITIATOR: Final = Problem(
     name="slow_initiator",
     meaning="The initiator sends solicited data late: the time from R2T to first Data-Out.",
-    condition=f"Initiator service takes {WORTH}. A warning only where the median time from R2T to first Data-Out is "
+    condition=f"Initiator service takes {WORTH}, and more than the initiator waits for its send buffer. A warning only "
+    f"where the median time from R2T to first Data-Out, without that for data of earlier R2Ts, is "
     f"{wording.time(PROMPT_NS)} or more beyond the RTT.",
     evidence="R2T and first data of the three latest bursts. The share is the time waited.",
     example="The initiator answered R2Ts late: typically 5.0 ms from R2T to first Data-Out (16 R2Ts).",

@@ -218,13 +218,39 @@ def test_an_idle_period_of_100_ms_is_think_time_and_the_longest_are_shown() -> N
 def test_the_three_latest_answers_to_r2ts_are_shown() -> None:
     story = Story().tasks(10, ("initiator_service", MS), operation="write")
     for number, late_ms in enumerate((1, 5, 4, None, 3)):
-        row = {"cycle": number, "r2t_ns": story.now, "r2t_frame": 100 + number, "data_first_frame": 200 + number}
-        story.rows["rounds"].append(row | ({} if late_ms is None else {"data_first_ns": story.now + late_ms * MS}))
+        r2t_ns = story.now + 10 * number * MS
+        row = {"cycle": number, "r2t_ns": r2t_ns, "r2t_frame": 100 + number, "data_first_frame": 200 + number}
+        story.rows["rounds"].append(row | ({} if late_ms is None else {"data_first_ns": r2t_ns + late_ms * MS}))
     found = story.found("slow_initiator")
     assert found
     assert found.frames == (101, 102, 104, 201, 202, 204)
     # of 1, 3, 4 and 5 ms
     assert found.text == "The initiator answered R2Ts late: typically 3.5 ms from R2T to first Data-Out (4 R2Ts)."
+
+
+def test_data_behind_those_of_earlier_r2ts_are_not_late() -> None:
+    """Four R2Ts at once: the first is answered after 2 ms, and the data of the others follow without a pause."""
+    story = Story().tasks(10, ("initiator_service", MS), operation="write")
+    for number in range(4):
+        first_ns = story.now + (2 + 50 * number) * MS
+        last_ns = None if number == 3 else first_ns + 50 * MS
+        row = {"cycle": number, "r2t_ns": story.now, "data_first_ns": first_ns, "data_last_ns": last_ns}
+        story.rows["rounds"].append(row | {"r2t_frame": 100 + number, "data_first_frame": 200 + number})
+    found = story.found("slow_initiator")
+    assert found
+    assert found.text == "The initiator answered R2Ts late: typically 0 ns from R2T to first Data-Out (4 R2Ts)."
+    assert found.severity == "info"
+
+
+@pytest.mark.parametrize(
+    ("to_target", "buffer_ms", "is_found"), [(True, 2, False), (True, 0.5, True), (False, 2, True)]
+)
+def test_an_initiator_behind_its_send_buffer_is_not_slow(to_target: bool, buffer_ms: float, is_found: bool) -> None:
+    """It is the target's buffer that holds reads."""
+    story = Story().tasks(10, ("send_buffer", round(buffer_ms * MS)), operation="write" if to_target else "read")
+    story.tasks(10, ("initiator_service", MS), operation="write")
+    story.add("senders", to_target=to_target, sndbuf_limited_ns=20 * MS)
+    assert ("slow_initiator" in names(story)) == is_found
 
 
 def test_without_r2ts_the_waits_themselves_are_shown() -> None:
