@@ -97,7 +97,7 @@ def test_one_direction_alone_is_not_said_to_be_both(way: str, tap: str, runs: Ru
         "read --block-size 8K --set to-target-loss=10%",
         # a single lost packet
         "read --block-size 8K --fault black-out,for=5ms,at=2s",
-        # packets that overtake others by a timer's wait, on a path of 30 ms more or less
+        # packets that overtake others by 40 ms, with as much jitter
         "write --block-size 8K --set reorder=5%,40ms --set jitter=30ms",
         # a full queue that drops many at once
         "read --block-size 1M --queue-depth 8 --queue 20 --rate 20Mbit",

@@ -20,6 +20,9 @@ const ANSWER_WITHIN_NS: i64 = 100_000;
 const ANSWER_WITHIN_RTT_PART: i64 = 8;
 /// On a path whose delay varies, within this part of the gap.
 const ANSWER_WITHIN_GAP_PART: i64 = 8;
+/// Beside the sender, where no path is in between, within this part of the gap: a busy host takes that long after a wait for an
+/// ACK that was held back, and another reason ends one gap in so many by chance there.
+const ANSWER_NEAR_WITHIN_GAP_PART: i64 = 64;
 /// A pause of this length within a PDU that no ACK ended was ended by a retransmission timer, which Linux never sets
 /// below 200 ms. The retransmission may be the first copy at the tap.
 pub const TIMER_MIN_NS: i64 = 190_000_000;
@@ -105,7 +108,11 @@ impl Gap<'_> {
 
     /// Whether the packet answers it.
     fn is_answer(&self) -> bool {
-        let most_ns = self.echo_within_ns.unwrap_or(0).min(self.length_ns() / ANSWER_WITHIN_GAP_PART);
+        let most_ns = match self.echo_within_ns {
+            Some(within_ns) => within_ns.min(self.length_ns() / ANSWER_WITHIN_GAP_PART),
+            None if self.is_near => self.length_ns() / ANSWER_NEAR_WITHIN_GAP_PART,
+            None => 0,
+        };
         let is_soon = |ack: LastAck| (1..=most_ns).contains(&self.since_ns(ack));
         self.ack().is_some_and(|ack| self.comes_with(ack.answer_ns) || is_soon(ack))
     }

@@ -163,6 +163,21 @@ fn far_away_the_first_echo_of_an_ack_may_answer_it_later() {
 }
 
 #[test]
+fn beside_a_busy_sender_an_answer_comes_within_a_64th_of_the_gap() {
+    let late = |late_ns: i64, is_near| {
+        with(|pause| {
+            pause.ack().answer_ns = 630 * MS;
+            pause.next.time_ns = 630 * MS + late_ns;
+            pause.is_near = is_near;
+        })
+        .0
+    };
+    // of 640 ms
+    assert_eq!([late(10 * MS, true), late(10 * MS + 200_000, true)], [ACKNOWLEDGMENT, OWN_TIME]);
+    assert_eq!(late(10 * MS, false), OWN_TIME, "a path in between may hold an ACK back for as long");
+}
+
+#[test]
 fn an_ack_from_before_the_previous_packet_released_nothing() {
     let answered = |answer_ns: i64| {
         with(|pause| {
