@@ -32,8 +32,6 @@ from iscsitrace.measure.all_waits import WaitsOfAll
 from iscsitrace.measure.facts import Facts, rtt_ns, workloads
 from iscsitrace.measure.intervals import furthest
 from iscsitrace.measure.session import Session, frames_in
-from iscsitrace.measure.stretches import Stretches
-from iscsitrace.measure.tap_position import position
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
@@ -100,42 +98,20 @@ def _is_slow(facts: Facts, found: WaitsOfAll, which: Array) -> Array:
     return np.asarray((is_half & is_many) | (takes_long & which))
 
 
-_DOUBT: Final = 0.1
-"""Share of the waits for a target from which on the time of the path among them is said."""
-
-
 def _target(case: Case) -> Observation | None:
     subject = case.subject
     waits = subject.stretches("target_service")
     total, longest = wording.time(waits.total_ns), wording.time(float(waits.lengths.max()))
     typical = typical_service(subject)
     rare = outliers.in_words(subject)
-    is_bound = _may_be_of_path(subject, waits)
     return Observation(
-        f"The initiator waited {'at most ' if is_bound else ''}{total} for the target in total, at most {longest} at a "
-        "time."
+        f"The initiator waited {total} for the target in total, at most {longest} at a time."
         + (f" {rare}" if rare else "")
-        + (f" The target typically takes {'at most ' if is_bound else ''}{typical}." if typical and not rare else "")
-        + _contrast(_served(subject))
-        + (" The path's delay beyond its least RTT may be part of that." if is_bound else ""),
+        + (f" The target typically takes {typical}." if typical and not rare else "")
+        + _contrast(_served(subject)),
         subject.frames_of(subject.longest_rows(waits)),
         luns=_slow_luns(subject),
     )
-
-
-def _may_be_of_path(subject: Session, waits: Stretches) -> bool:
-    """Whether a tenth or more of these waits may be the path's, which took longer than its least RTT.
-
-    Away from the target an answer is late, whoever held it. The path rarely takes twice its least RTT, and never longer
-    than its ACKs do, some of which wait for the target, too.
-    """
-    least_ns = subject.rtt_ns("target")
-    if not least_ns or position(subject.rtt_ns("initiator"), least_ns) == "target":
-        return False
-    medians_ns = (row["rtt_median_ns"] for row in subject.senders if row["to_target"])
-    beyond_ns = max((each - least_ns for each in medians_ns if each is not None), default=0)
-    commands = len(np.unique(waits.cycle[waits.cycle >= 0]))
-    return bool(commands * min(beyond_ns, least_ns) >= _DOUBT * waits.total_ns)
 
 
 def _slow_luns(subject: Session) -> tuple[int, ...]:

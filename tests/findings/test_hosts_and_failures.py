@@ -32,32 +32,6 @@ def test_a_slow_target() -> None:
     assert names(Story().tasks(10, ("target_service", wait), transfer)) == set()
 
 
-@pytest.mark.parametrize(
-    ("to_initiator_ms", "least_ms", "median_ms", "is_bound"),
-    [
-        (0, 4, 6, True),
-        # beside the target, with ACKs that it holds back; on a LAN; and on a path that always takes as long
-        (4, 0.2, 6, False),
-        (0, 0.2, 20, False),
-        (0, 4, 4.2, False),
-        (0, 4, None, False),
-    ],
-)
-def test_away_from_the_target_a_late_answer_may_be_the_path_s(
-    to_initiator_ms: float, least_ms: float, median_ms: float | None, is_bound: bool
-) -> None:
-    story = Story(rtt_to_target_ns=round(least_ms * MS), rtt_to_initiator_ns=round(to_initiator_ms * MS))
-    story.tasks(10, ("target_service", 20 * MS), queue_depth=2)
-    rtt = {"rtt_path_ns": round(least_ms * MS), "rtt_median_ns": None if median_ms is None else round(median_ms * MS)}
-    found = story.add("senders", to_target=True, **rtt).found("slow_target")
-    assert found
-    beyond = " The path's delay beyond its least RTT may be part of that."
-    assert found.text == (
-        f"The initiator waited {'at most ' if is_bound else ''}200.0 ms for the target in total, at most 20.0 ms at a "
-        f"time.{beyond if is_bound else ''}"
-    )
-
-
 def served(story: Story, first_ns: int | None, status_ns: int, **columns: Any) -> None:
     """Eight commands of 2 ms: first data or R2T after the one time, status the other time after the data."""
     for _ in range(8):
