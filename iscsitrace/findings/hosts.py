@@ -30,7 +30,6 @@ from iscsitrace.fit.situation import Situation
 from iscsitrace.measure import all_waits, by_subject, line
 from iscsitrace.measure.all_waits import WaitsOfAll
 from iscsitrace.measure.facts import Facts, rtt_ns, workloads
-from iscsitrace.measure.intervals import furthest
 from iscsitrace.measure.session import Session, frames_in
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.tables.nulls import known
@@ -258,24 +257,10 @@ scheduler lets another task of a busy CPU finish its time slice of 3 to 4 ms fir
 
 
 def _answers(facts: Facts) -> Array:
-    """From each R2T to its first Data-Out, without the time in which its connection sent data of earlier R2Ts; -1 where
-    one of the times is unknown.
-    """
+    """From each R2T to its first Data-Out; -1 where one of them is unknown."""
     rounds = facts.table("rounds")
     is_known = known(rounds, "r2t_ns") & known(rounds, "data_first_ns")
-    rows = np.flatnonzero(is_known)
-    connection = facts.table("cycles").raw("connection")[rounds.raw("cycle")[rows].astype(np.intp)].astype(np.int64)
-    rows, connection = (
-        each[by_subject.in_order(connection, rounds.raw("data_first_ns")[rows])] for each in (rows, connection)
-    )
-    asked, first = rounds.raw("r2t_ns")[rows], rounds.raw("data_first_ns")[rows]
-    last = np.where(known(rounds, "data_last_ns")[rows], rounds.raw("data_last_ns")[rows], first)
-    took = np.full(len(rounds), -1, dtype=np.int64)
-    if len(rows):
-        begins = np.append(True, connection[1:] != connection[:-1])
-        sent = np.append(asked[:1], furthest(last, np.flatnonzero(begins))[:-1])
-        took[rows] = first - np.maximum(asked, np.where(begins, asked, np.minimum(sent, first)))
-    return took
+    return np.where(is_known, rounds.raw("data_first_ns") - rounds.raw("r2t_ns"), -1)
 
 
 def _is_behind_its_buffer(facts: Facts) -> Array:
@@ -317,8 +302,7 @@ SLOW_INITIATOR: Final = Problem(
     name="slow_initiator",
     meaning="The initiator sends solicited data late: the time from R2T to first Data-Out.",
     condition=f"Initiator service takes {WORTH}, and more than the initiator waits for its send buffer. A warning only "
-    f"where the median time from R2T to first Data-Out, without that for data of earlier R2Ts, is "
-    f"{wording.time(PROMPT_NS)} or more beyond the RTT.",
+    f"where the median time from R2T to first Data-Out is {wording.time(PROMPT_NS)} or more beyond the RTT.",
     evidence="R2T and first data of the three latest bursts. The share is the time waited.",
     example="The initiator answered R2Ts late: typically 5.0 ms from R2T to first Data-Out (16 R2Ts).",
     # R2Ts that the initiator reads 5 ms after they came

@@ -38,8 +38,8 @@ BEYOND_SHARE: Final = 0.05
 def are_beyond_a_queue(facts: Facts) -> NDArray[Any]:
     """Whether each subject has losses that a full queue does not explain.
 
-    What was lost went against the reads or writes, in the direction that has no queue; or I/O waited longer than an
-    overflow of the queue makes it wait, again and again or for long.
+    The path was down; or what was lost went against the reads or writes, in the direction that has no queue; or I/O
+    waited longer than an overflow of the queue makes it wait, again and again or for long.
     """
     recoveries, places = facts.table("recoveries"), facts.places("recoveries")
     asked = facts.once(workloads)
@@ -47,15 +47,16 @@ def are_beyond_a_queue(facts: Facts) -> NDArray[Any]:
     ways = np.full(len(facts) + 1, -1)
     ways[asked.numbers] = np.select([asked.words == "write", asked.words == "read"], [1, 0], -1)
     way = ways[places]
-    is_against = (way >= 0) & (places >= 0) & (recoveries.raw("to_target") != way) & recoveries.each(is_loss)
-    against = np.bincount(places[is_against], minlength=len(facts))
+    is_against = (way >= 0) & (recoveries.raw("to_target") != way) & recoveries.each(is_loss)
+    is_beyond = (places >= 0) & (is_against | known(recoveries, "black_out_first_ns"))
+    beyond = np.bincount(places[is_beyond], minlength=len(facts))
     rows = facts.once(line.loaded)
     round_trip_ns = np.append(facts.table("senders").raw("rtt_load_median_ns"), 0)[rows]
     waits = all_waits.of_parts(facts, "loss_recovery")
     # a retransmission is lost again, or a time-out passes: two round trips through the queue
     is_long = waits.lengths >= np.maximum(TIMEOUT_NS, 2 * round_trip_ns)[waits.place]
     long_ns = waits.where(is_long).sums_ns(facts)
-    return np.asarray((against > 0) | (long_ns > BEYOND_SHARE * facts.jobs_ns))
+    return np.asarray((beyond > 0) | (long_ns > BEYOND_SHARE * facts.jobs_ns))
 
 
 def ack_losses(recoveries: Table) -> Table:

@@ -254,6 +254,14 @@ def test_losses_lead_before_a_full_line_where_waits_are_longer_than_its_queue(
     assert made.opinion().headline.name == name
 
 
+@pytest.mark.parametrize(("down_ns", "name"), [(None, "line_saturated"), (41 * MS, "loss")])
+def test_losses_lead_before_a_full_line_where_the_path_was_down(down_ns: int | None, name: str) -> None:
+    made = story(*LOSING, **LOADED)
+    times = {"time_first_ns": 40 * MS, "time_last_ns": 50 * MS}
+    made.add("recoveries", cause="timeout", black_out_first_ns=down_ns, **times, **LOST)
+    assert made.opinion().headline.name == name
+
+
 @pytest.mark.parametrize(("to_target", "name"), [(False, "line_saturated"), (True, "loss")])
 def test_losses_against_the_data_lead_before_a_full_line(to_target: bool, name: str) -> None:
     # reads: the commands have no queue that could drop them
