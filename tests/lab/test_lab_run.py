@@ -369,9 +369,10 @@ def test_files_are_not_overwritten_and_a_failed_run_writes_none(tmp_path: Path) 
 
 
 def await_traffic(folder: Path) -> None:
-    """Until a capture has grown."""
-    capture, end = folder / "target.pcapng", time.monotonic() + 20
-    while time.monotonic() < end and not (capture.exists() and capture.stat().st_size > 1 << 20):
+    """Until a capture has grown, which is in a folder of its own while it is written."""
+    end = time.monotonic() + 20
+    while not any(capture.stat().st_size > 1 << 20 for capture in folder.rglob("target.pcapng")):
+        assert time.monotonic() < end
         time.sleep(0.05)
 
 
