@@ -14,6 +14,7 @@ from collections.abc import Generator
 import hypothesis
 import pytest
 
+from tests.support import tshark
 from tests.support.lab import going_first
 
 _REASON = "network namespaces and third-party targets need root"
@@ -51,3 +52,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     with going_first():
         return (yield)
+
+
+@pytest.fixture(scope="session")
+def tshark_packets(tmp_path_factory: pytest.TempPathFactory) -> tshark.Packets:
+    """tshark's view of recorded captures, shared by the workers of a test run."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "tshark"
+    folder.mkdir(exist_ok=True)
+    return tshark.Packets(folder)

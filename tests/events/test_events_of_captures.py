@@ -42,11 +42,8 @@ CAPTURES = [
     ),
     *RECORDED,
 ]
-FIELDS = (
-    *("frame.number", "tcp.stream", "tcp.srcport", "tcp.dstport", "tcp.flags.syn", "tcp.flags.ack", "tcp.flags.fin"),
-    *("tcp.flags.reset", "iscsi.opcode", "iscsi.login.status", "iscsi.login.T", "iscsi.login.nsg"),
-    "iscsi.scsiresponse.status",
-)
+SYN, ACK, FIN, RESET = 0x02, 0x10, 0x01, 0x04
+Packets = list[dict[str, str]]
 
 
 def path_of(name: str) -> Path:
@@ -65,46 +62,40 @@ def frames(name: str, *kinds: str) -> Counter[int]:
     return Counter(row["frame"] for row in events(name) if row["kind"] in kinds)
 
 
-@cache
-def packets(name: str) -> list[dict[str, list[str]]]:
-    """The TCP packets as tshark dissects them: each field with its occurrences."""
-    options = [word for field in FIELDS for word in ("-e", field)]
-    output = tshark.run(path_of(name), "-Y", "tcp", "-T", "fields", *options, "-E", "separator=|", *tshark.REASSEMBLE)
-    lines = (line.split("|") for line in output.splitlines())
-    return [
-        dict(zip(FIELDS, ([each for each in cell.split(",") if each] for cell in line), strict=True)) for line in lines
-    ]
+def values(packet: dict[str, str], field: str) -> list[str]:
+    """The occurrences of a field."""
+    return [each for each in packet[field].split("|") if each]
 
 
-def has(packet: dict[str, list[str]], flag: str) -> bool:
-    return packet[f"tcp.flags.{flag}"][0] in ("1", "True")
+def has(packet: dict[str, str], flags: int) -> bool:
+    return int(packet["tcp.flags"], 16) & flags == flags
 
 
-def streams(name: str) -> list[list[dict[str, list[str]]]]:
-    found: dict[str, list[dict[str, list[str]]]] = {}
-    for packet in packets(name):
-        found.setdefault(packet["tcp.stream"][0], []).append(packet)
+def streams(packets: Packets) -> list[Packets]:
+    found: dict[str, Packets] = {}
+    for packet in packets:
+        found.setdefault(packet["tcp.stream"], []).append(packet)
     return list(found.values())
 
 
-def firsts(stream: list[dict[str, list[str]]], flag: str) -> list[int]:
+def firsts(stream: Packets, flag: int) -> list[int]:
     """The frame of the first packet with this flag in each direction, in order."""
     found: dict[str, int] = {}
     for packet in stream:
         if has(packet, flag):
-            found.setdefault(packet["tcp.srcport"][0], int(packet["frame.number"][0]))
+            found.setdefault(packet["tcp.srcport"], int(packet["frame.number"]))
     return sorted(found.values())
 
 
-def of_connections(name: str) -> dict[str, Counter[int]]:
+def of_connections(packets: Packets) -> dict[str, Counter[int]]:
     """The frames of events of TCP, from the flags."""
     found: dict[str, Counter[int]] = {
         kind: Counter() for kind in ("tcp_open", "tcp_refused", "tcp_reset", "tcp_closed")
     }
-    for stream in streams(name):
-        syns = [int(each["frame.number"][0]) for each in stream if has(each, "syn") and not has(each, "ack")]
-        is_answered = any(has(each, "syn") and has(each, "ack") for each in stream)
-        resets, fins = firsts(stream, "reset"), firsts(stream, "fin")
+    for stream in streams(packets):
+        syns = [int(each["frame.number"]) for each in stream if has(each, SYN) and not has(each, ACK)]
+        is_answered = any(has(each, SYN | ACK) for each in stream)
+        resets, fins = firsts(stream, RESET), firsts(stream, FIN)
         if syns and not is_answered and resets:
             found["tcp_refused"].update(resets[:1])
             continue
@@ -114,33 +105,36 @@ def of_connections(name: str) -> dict[str, Counter[int]]:
     return found
 
 
+LOGIN_RESPONSE = 0x23
 OPCODES = {0x02: "task_management", 0x06: "logout", 0x3F: "reject", 0x32: "async_message"}
 STATUSES = {0x02: "check_condition", 0x08: "busy", 0x18: "reservation_conflict", 0x28: "task_set_full"}
 
 
-def of_pdus(name: str) -> dict[str, Counter[int]]:
+def of_pdus(packets: Packets) -> dict[str, Counter[int]]:
     """The frames of events of logins, exchanges and statuses, from the PDUs."""
     kinds = ("login", "login_refused", "login_redirected", *OPCODES.values(), *STATUSES.values())
     found: dict[str, Counter[int]] = {kind: Counter() for kind in kinds}
-    for packet in packets(name):
-        frame = int(packet["frame.number"][0])
-        for opcode in packet["iscsi.opcode"]:
-            if int(opcode, 0) in OPCODES:
-                found[OPCODES[int(opcode, 0)]][frame] += 1
-        for status in packet["iscsi.scsiresponse.status"]:
+    for packet in packets:
+        frame = int(packet["frame.number"])
+        opcodes = [int(each, 0) for each in values(packet, "iscsi.opcode")]
+        for opcode in opcodes:
+            if opcode in OPCODES:
+                found[OPCODES[opcode]][frame] += 1
+        for status in values(packet, "iscsi.scsiresponse.status"):
             if int(status, 0) in STATUSES:
                 found[STATUSES[int(status, 0)]][frame] += 1
-        if "0x23" in packet["iscsi.opcode"]:
-            login = int(packet["iscsi.login.status"][0], 0)
-            is_last = packet["iscsi.login.T"][-1] in ("1", "True") and int(packet["iscsi.login.nsg"][-1], 0) == 3
-            if login >> 8 or is_last:
+        if LOGIN_RESPONSE in opcodes:
+            login = int(values(packet, "iscsi.login.status")[0], 0)
+            is_transit = values(packet, "iscsi.login.T")[-1] in ("1", "True")
+            if login >> 8 or (is_transit and int(values(packet, "iscsi.login.nsg")[-1], 0) == 3):
                 found["login_refused" if login >> 8 > 1 else "login_redirected" if login else "login"][frame] += 1
     return found
 
 
 @pytest.mark.parametrize("name", CAPTURES)
-def test_events_are_in_the_frames_in_which_tshark_sees_them(name: str) -> None:
-    expected = of_connections(name) | of_pdus(name)
+def test_events_are_in_the_frames_in_which_tshark_sees_them(name: str, tshark_packets: tshark.Packets) -> None:
+    packets = tshark_packets(path_of(name))
+    expected = of_connections(packets) | of_pdus(packets)
     found = {kind: frames(name, kind) for kind in expected}
     # a login with keys that do not agree is none: one event for each key
     found["login"] += Counter(dict.fromkeys(frames(name, "key_mismatch"), 1))

@@ -92,8 +92,7 @@ def test_every_packet_of_a_sample_stays_as_it_was(name: str, tmp_path: Path) -> 
     (capture,) = (SAMPLES / name).glob("capture.*")
     out = tmp_path / "out.pcapng"
     assert annotate(capture, out).exit_code == 0
-    times = ("frame.number", "frame.time_epoch", "frame.len", "frame.cap_len", "tcp.checksum")
-    assert fields(out, *times) == fields(capture, *times)
+    assert read_records(out) == read_records(capture)
     before, after = (iscsitrace.read(each) for each in (capture, out))
     assert list(before.cycles.rows()) == list(after.cycles.rows())
     for one, other in zip(before.inputs[0]["interfaces"], after.inputs[0]["interfaces"], strict=True):
@@ -156,10 +155,10 @@ def test_comments_are_where_tshark_finds_them(name: str, tmp_path: Path) -> None
     names: tuple[str, ...] = ("frame.time_epoch", "frame.len", "frame.cap_len", "frame.protocols")
     # a pcap has no interfaces
     names += ("frame.interface_id",) if "pcapng" in name else ()
-    assert fields(out, *names) == fields(tmp_path / "in", *names)
-    before, after = (fields(each, "frame.number", "frame.comment") for each in (tmp_path / "in", out))
-    shown = {int(number): comment for number, comment in after if comment}
-    old = {int(number): comment for number, comment in before if comment}
+    before, after = (fields(each, *names, "frame.number", "frame.comment") for each in (tmp_path / "in", out))
+    assert [row[:-2] for row in after] == [row[:-2] for row in before]
+    shown = {int(number): comment for *_, number, comment in after if comment}
+    old = {int(number): comment for *_, number, comment in before if comment}
     assert shown.keys() == old.keys() | {frame for frame in comments if frame in shown} >= {2, 7}
     assert shown[2].split("|")[0] == "second, with ä"
     assert shown[2].split("|")[1:] == ([old[2]] if 2 in old else [])

@@ -62,6 +62,7 @@ def pdu_counts(file: Path, *options: str) -> Counter[int]:
 
 PACKET_FIELDS = (
     *("frame.number", "frame.time_epoch", "tcp.stream", "ip.src", "ipv6.src", "tcp.srcport", "tcp.dstport"),
+    *("iscsi.opcode", "iscsi.login.status", "iscsi.login.T", "iscsi.login.nsg", "iscsi.scsiresponse.status"),
     *("tcp.flags", "tcp.seq_raw", "tcp.len", "ip.flags.df", "tcp.analysis.retransmission"),
     *("scsi.inquiry.vendor_id", "scsi.inquiry.product_id", "scsi.inquiry.product_rev"),
     "scsi.inquiry.evpd.product_serial_number",

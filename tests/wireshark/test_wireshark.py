@@ -18,6 +18,7 @@ from click.testing import CliRunner
 
 import iscsitrace
 from iscsitrace.cli import main
+from iscsitrace.compare.dissection import Dissection
 from iscsitrace.compare.second_opinion import Comparison, compare
 from iscsitrace.errors import ToolMissing
 from iscsitrace.measure.selection import display_filter
@@ -131,13 +132,18 @@ def segment_rows(packets: Sequence[Packet]) -> list[dict[str, Any]]:
     ]
 
 
+_DISSECTED: dict[tuple[bytes, int], Dissection] = {}
+"""Of each content, by the target port: tshark reads it once for all tests."""
+
+
 def against_tshark(
     folder: Path, packets: Sequence[Packet], rows: Sequence[dict[str, Any]], port: int = 3260
 ) -> Comparison:
     file = write_pcap(folder / "a.pcap", packets, ETHERNET)
-    return compare(
-        table("pdus", *rows), table("segments", *segment_rows(packets)), wireshark.dissect(str(file), [port])
-    )
+    content = file.read_bytes()
+    if (content, port) not in _DISSECTED:
+        _DISSECTED[content, port] = wireshark.dissect(str(file), [port])
+    return compare(table("pdus", *rows), table("segments", *segment_rows(packets)), _DISSECTED[content, port])
 
 
 def conversation(settings: Session | None = None, path: NetworkPath | None = None) -> Capture:
