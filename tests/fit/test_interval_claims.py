@@ -112,10 +112,9 @@ class Hosts:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_of_200_fits_of_hosts_that_vary_180_contain_the_truth(seed: int) -> None:
+def test_of_200_fits_of_hosts_that_vary_180_contain_the_truth() -> None:
     """One to four delays, one or two I/O sizes; predictions at the same settings, at others, and far outside."""
-    chance, score = np.random.default_rng(seed), Score()
+    chance, score = np.random.default_rng(1), Score()
     for _ in range(FITS):
         hosts = Hosts(
             k=int(chance.choice([2, 4])),

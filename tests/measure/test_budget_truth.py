@@ -22,7 +22,9 @@ from iscsitrace.tables.trace import Trace
 from tests.support.lab import Truth, judge_run, needs_root
 
 LOSSY = [name for name in CASES if name.startswith("loss")]
-LOSSLESS = [name for name in CASES if name not in LOSSY]
+DELAYS_MS = {1: (0.1, 4.0), 8: (1.0, 16.0)}
+"""By queue depth: each kind of case at two delays of each, all four together. The bench runs all cases."""
+LOSSLESS = [name for name, case in CASES.items() if not case.loss and case.delay_ms in DELAYS_MS[case.queue_depth]]
 REAL = (
     *("plain, read, 4 ms, QD 1", "plain, write, 4 ms, QD 8", "window-limited, read, 1 ms, QD 1"),
     *("slow target, write, 1 ms, QD 1", "think time, read, 1 ms, QD 1", "R2T rounds, write, 4 ms, QD 1"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iscsitrace.fit.situation import Situation
@@ -61,6 +61,7 @@ def test_a_field_that_is_not_there_cannot_be_altered() -> None:
         altered(Setting("read", 4_096, 1e6), depth=2)
 
 
+@settings(max_examples=30)
 @given(SETTINGS, st.integers(1, 64), st.floats(0, 1e6), st.floats(0, 100))
 def test_a_situation_computed_once_is_that_of_its_values(
     setting: Setting, depth: int, wait: float, stall: float

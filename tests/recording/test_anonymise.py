@@ -227,7 +227,8 @@ def test_the_tables_of_a_sample_are_equal_but_for_names(sample: Path, tmp_path: 
     _assert_nothing_is_left(before, sample, path.read_bytes())
 
 
-RECORDED = recorded_captures()
+RECORDED = recorded_captures()[::2]
+"""Of most runs that were captured at both ends: one end."""
 
 
 @pytest.mark.parametrize("capture", RECORDED, ids=lambda capture: capture.name)

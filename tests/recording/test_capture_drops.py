@@ -33,7 +33,7 @@ def _built(steps: Callable[[Conversation], None], path: Path | None = None) -> C
 
 
 def _reads_of_4k(conversation: Conversation) -> None:
-    conversation.session().login().read(count=1500, block_bytes=4096, queue_depth=8).logout()
+    conversation.session().login().read(count=500, block_bytes=4096, queue_depth=8).logout()
 
 
 def _reads_of_64k(conversation: Conversation) -> None:
@@ -151,19 +151,14 @@ def test_built(name: str, share: float, tmp_path: FilePath) -> None:
     assert names & {"capture_gap", "hole_abandoned"} or not any(pdu.has_capture_gap for pdu in seen.pdus)
 
 
-@lru_cache(maxsize=1)
-def whole_of(file: FilePath) -> tuple[Capture, dict[int, int], int]:
-    """A recorded capture as if it had been built, its connections by the initiator's port, and its link type."""
+@pytest.mark.parametrize(
+    ("file", "share"), [(file, SHARES[number % 3]) for number, file in enumerate(recorded_captures())], ids=str
+)
+def test_recorded(file: FilePath, share: float, tmp_path: FilePath) -> None:
     whole = iscsitrace.read(file, tables=("pdus", "segments"))
     records, link_type = read_records(file)
     ports = {row["initiator_port"]: row["connection"] for row in whole.connections.rows()}
-    return as_built(whole, records), ports, link_type
-
-
-@pytest.mark.parametrize("share", SHARES)
-@pytest.mark.parametrize("file", recorded_captures(), ids=lambda file: file.name)
-def test_recorded(file: FilePath, share: float, tmp_path: FilePath) -> None:
-    capture, ports, link_type = whole_of(file)
+    capture = as_built(whole, records)
     packets: list[Packet | Record] = [*thin(capture.packets, share, seed=1)]
     trace = iscsitrace.read(write_pcap(tmp_path / "thin.pcap", packets, link_type), tables=("pdus",))
     numbers = {row["connection"]: ports[row["initiator_port"]] for row in trace.connections.rows()}

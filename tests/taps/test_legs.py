@@ -69,6 +69,13 @@ FAULTS: dict[str, tuple[Fault, Fault]] = {
     ),
 }
 CUT = [name for name in FAULTS if "snaplen" in name]
+PAIRS = [
+    (run, fault)
+    for place, fault in enumerate(FAULTS)
+    for number, run in enumerate(RUNS)
+    if (number - place) % len(RUNS) in (0, 1, 3)
+]
+"""Each fault with three of the seven runs; any two runs have three faults in common."""
 
 
 def tapped(runs: Runs, folder: Path, run: str, fault: str, *, are_synchronised: bool = False) -> TappedTrace:
@@ -108,8 +115,7 @@ def asymmetry_ns(truth: list[TrueLegs]) -> int:
     return abs(min(each.to_target_ns for each in truth) - min(each.to_initiator_ns for each in truth)) // 2
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize(("run", "fault"), PAIRS)
 def test_legs_are_true_within_1_percent_or_20_microseconds(runs: Runs, tmp_path: Path, run: str, fault: str) -> None:
     trace = tapped(runs, tmp_path, run, fault)
     check(trace, runs(RUNS[run] + " --seed 5").folder)
