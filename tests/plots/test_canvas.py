@@ -1,5 +1,5 @@
-"""Every plot of every sample is drawn: no text is cut or stands on other text, no legend hides the data, and where
-every kind is drawn, legends have the colours that can be seen.
+"""Plots of every sample are drawn: no text is cut or stands on other text, no legend hides the data, and where every
+kind is drawn, legends have the colours that can be seen.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ OF_EVERY_KIND = (
     *("two-connections-one-session", "write-r2t-rounds"),
 )
 """Samples in which no kind of plot lacks what it draws: their legends are checked."""
+OF_EACH = ("events", "ladder", "time_breakdown")
+"""The kinds that write what is particular in a capture, and are drawn of the other samples."""
 
 
 def traces(name: str) -> Iterator[Trace]:
@@ -47,8 +49,9 @@ def traces(name: str) -> Iterator[Trace]:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_text_is_cut_or_hidden_and_legends_have_the_colors(name: str) -> None:
     drawn: set[str] = set()
+    has_every_kind = name in OF_EVERY_KIND
     for trace in traces(name):
-        for kind in kinds.NAMES:
+        for kind in kinds.NAMES if has_every_kind else OF_EACH:
             try:
                 drawing = kinds.load(kind).drawing(trace, Zoom(), trace.start_ns, Detail())
             except InputInvalid:
@@ -58,13 +61,13 @@ def test_no_text_is_cut_or_hidden_and_legends_have_the_colors(name: str) -> None
                 figure = picture.figure_of(drawing, about, size)
                 with style.applied():
                     assert problems(figure) == [], (kind, size)
-                if name in OF_EVERY_KIND:
+                if has_every_kind:
                     assert wrong_colors(kind, figure) == [], (kind, size)
             drawn.add(kind)
-    if name in OF_EVERY_KIND:
+    assert drawn
+    if has_every_kind:
         of_taps = {kind for kind in kinds.NAMES if kinds.load(kind).is_of_taps}
         assert drawn >= {*kinds.NAMES} - (of_taps if name != OF_TAPS else set())
-    assert len(drawn) >= 3
 
 
 @pytest.mark.parametrize("width_in", [figures._WIDE_IN, figures._NARROW_IN])
