@@ -42,21 +42,20 @@ PHRASES = {
     r"so many times|as it were|whichever": "(a plain sentence)",
     r"the same is true of": "(name what is the same)",
     r"did nothing but": "(what it did)",
-    r"carried no (i?SCSI )?commands": "no SCSI commands",
+    r"carried no (i?scsi )?commands": "no SCSI commands",
     r"known to \+-": "+-",
     r"limited by the distance": "limited by network latency",
     r"\d connects\b|connects (were|had)": "connection attempts",
     r"fault of the path": "path fault",
-    r"lets? (this|an|the) (initiator|InitiatorName) in": "allows this initiator",
+    r"lets? (this|an|the) (initiator|initiatorname) in": "allows this initiator",
     r"of unsure": "uncertain",
     r"queue stands|stands on the path": "standing queue",
     r"took the next login": "accepted the next login",
     r"issued again": "reissued",
 }
-# the boundary stands once, before the phrases: most places in a text are none
-_PATTERN = re.compile(
-    rf"\b(?:{'|'.join(f'(?P<p{number}>{phrase})' for number, phrase in enumerate(PHRASES))})", re.IGNORECASE
-)
+# The boundary stands once, before the phrases: most places in a text are none. There a phrase is tried only where its
+# first letter is, but one that ignores case always: phrases and text are in lower case.
+_PATTERN = re.compile(rf"\b(?:{'|'.join(PHRASES)})")
 MOST_WORDS = 60_000
 """Of all pages of docs/ that are written by hand. Who adds a page looks for what it replaces."""
 _GENERATED = "; do not edit."
@@ -71,10 +70,12 @@ def found_in(text: str) -> Iterator[tuple[int, str, str]]:
     bare = [re.sub(r"^[\s/#\-!*>\"f]*", "", line) for line in lines]
     for number, (line, following) in enumerate(zip(lines, [*bare[1:], ""], strict=False), 1):
         end = line.rstrip().removesuffix('"').rstrip()
-        for match in _PATTERN.finditer(f"{end} {following}"):
+        both = f"{end} {following}"
+        for match in _PATTERN.finditer(both.lower()):
             # a phrase that begins on the next line is found there
             if match.start() < len(end):
-                yield number, match[0], list(PHRASES.values())[int((match.lastgroup or "p0")[1:])]
+                found = both[slice(*match.span())]
+                yield number, found, next(word for phrase, word in PHRASES.items() if re.fullmatch(phrase, match[0]))
 
 
 def pages() -> dict[str, tuple[int, bool]]:
