@@ -134,7 +134,7 @@ def connections_of_a_session(capture: Capture, count: int) -> None:
             connection.read(connection.cmd_sn, lba=connection.cmd_sn)
 
 
-@family(1000)
+@family(500)
 def connections_of_one_packet(capture: Capture, count: int) -> None:
     """Commands in the middle of a connection each."""
     for number in range(count):
@@ -148,7 +148,7 @@ def unanswered_syns(capture: Capture, count: int) -> None:
         Connection(capture, number).packet(True, SYN)
 
 
-@family(200)
+@family(100)
 def reused_ports(capture: Capture, count: int) -> None:
     """Connections between the same ports, one after the other."""
     for number in range(count):

@@ -36,7 +36,7 @@ def sessions_of_two_ages(capture: Capture, count: int) -> None:
             connection.read(2, lba=lba)
 
 
-@family(100)
+@family(50)
 def resets_of_sessions(capture: Capture, count: int) -> None:
     """Sessions of hosts of their own, each with a command that a reset of its logical unit ends."""
     connections = [Connection(capture, number).log_in(host=f"host{number}", isid=number) for number in range(count)]
@@ -68,7 +68,7 @@ def reservation_conflicts(capture: Capture, count: int) -> None:
         connection.response(3, status=0 if is_taken else RESERVATION_CONFLICT)
 
 
-@family(100)
+@family(50)
 def blocks_out_of_range(capture: Capture, count: int) -> None:
     """Hosts that read beyond the end of a logical unit whose size they asked for."""
     for connection in _hosts(capture, count):
@@ -87,7 +87,7 @@ def portals_that_some_reach(capture: Capture, count: int) -> None:
     Connection(capture, 49_999).log_in().read(2)
 
 
-@family(50)
+@family(25)
 def paths_lost(capture: Capture, count: int) -> None:
     """Hosts with two paths to one volume, of which one is reset with a command in flight, which the other one runs."""
     paths = [Connection(capture, number).log_in(host=f"host{number // 2}", isid=number) for number in range(2 * count)]
@@ -141,6 +141,6 @@ def _sample(time_ns: int, local: str, remote: str, busy_ms: int) -> bytes:
     return block(9, entry.encode())
 
 
-FAMILIES["samples"] = _Sampled(FAMILIES["sessions"].build, 200)
-FAMILIES["samples_of_reused_ports"] = _Sampled(_one_after_the_other, 200, is_one_port=True)
+FAMILIES["samples"] = _Sampled(FAMILIES["sessions"].build, 100)
+FAMILIES["samples_of_reused_ports"] = _Sampled(_one_after_the_other, 100, is_one_port=True)
 LACKING["samples"] = LACKING["samples_of_reused_ports"] = ("taps",)

@@ -17,6 +17,8 @@ from tests.support.lab import needs_root
 
 __all__ = ["veth"]
 PORTS = "TCP ports 3260 and 860"
+CALM = ("--think-time", "5ms")
+"""Seconds of traffic that takes little of the processor."""
 
 
 class Clock:
@@ -116,7 +118,7 @@ def test_a_capture_says_what_it_listens_to_and_why_it_sees_nothing(veth: Network
     said = heard(place, " in 5 s", "-w", tmp_path / "idle.pcapng")
     assert f"iscsitrace: listening on eth0: {PORTS}, and iSCSI on other ports once it is found\n" in said
     with target(veth, port=5001) as url, capturing(place, "-w", tmp_path / "x.pcapng", "--no-learn") as process:
-        traffic(veth, url, "--seconds", "6", "--block-size", "4K", "--queue-depth", "1")
+        traffic(veth, url, "--seconds", "6", "--block-size", "4K", "--queue-depth", "1", *CALM)
         time.sleep(0.5)
         said = process.log
         stopped(process)
@@ -132,7 +134,7 @@ def test_a_watch_finds_iscsi_on_another_port_and_is_not_silent(veth: Network) ->
         veth["target"].started(sys.executable, *words, package="python3") as process,
     ):
         process.wait_until(lambda: "listening on eth0" in process.log, "no line")
-        traffic(veth, url, "--seconds", "5", "--block-size", "4K")
+        traffic(veth, url, "--seconds", "5", "--block-size", "4K", *CALM)
         process.wait_until(lambda: not process.is_running, "no end", limit_s=15)
         said = process.log
     assert "in 5 s" not in said
