@@ -83,10 +83,9 @@ quick-rust: build/setup.stamp ## lint and the quick tests of the crates that rea
 	$(CARGO) clippy $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace -- -D warnings
 	PROPTEST_CASES=8 $(CARGO) test $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace --lib
 
-# all crates at once, which have other features apart and would be compiled again
+# all crates, tests and programs at once, which have other features apart and would be compiled again
 linted: build/setup.stamp
-	$(LINTED) $(CARGO) test $(WORKSPACE) --workspace --no-run
-	$(LINTED) $(CARGO) build $(WORKSPACE) --workspace --bins
+	$(LINTED) $(CARGO) build $(WORKSPACE) --workspace --tests --bins
 
 # the targets of libFuzzer read their committed inputs, which takes seconds
 test-rust: linted

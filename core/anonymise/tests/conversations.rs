@@ -122,7 +122,7 @@ fn damages() -> impl Strategy<Value = Vec<Damage>> {
 }
 
 proptest! {
-    #![proptest_config(cases(48))]
+    #![proptest_config(cases(24))]
 
     #[test]
     fn tables_are_equal_but_for_names(

@@ -145,7 +145,7 @@ fn connections() -> impl Strategy<Value = (bool, bool, usize)> {
 }
 
 proptest! {
-    #![proptest_config(cases(96))]
+    #![proptest_config(cases(48))]
 
     /// All tables: the state has all of them.
     #[test]
@@ -190,7 +190,7 @@ fn periods(packets: &[Captured], apart_ns: i64, borders: &[usize]) -> (Vec<Strin
 }
 
 proptest! {
-    #![proptest_config(cases(48))]
+    #![proptest_config(cases(24))]
 
     /// Periods end at full hours, wherever captures end. The rows beside them are those of one pass.
     #[test]

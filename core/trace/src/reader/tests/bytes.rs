@@ -79,7 +79,7 @@ fn a_reader_that_fails_in_the_middle_is_an_error_after_the_packets_before() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(150))]
 
     #[test]
     fn random_bytes_never_panic(start in 0..8_usize, tail in proptest::collection::vec(any::<u8>(), 0..400)) {

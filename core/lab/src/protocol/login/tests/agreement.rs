@@ -128,7 +128,7 @@ fn judge(ending: Ending, expected: Option<Parameters>) -> Result<(), TestCaseErr
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(800))]
 
     #[test]
     fn a_leading_connection(
