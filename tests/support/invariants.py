@@ -36,7 +36,7 @@ COMMANDS: Final = ("summary", "diagnose", "cycles", "events", "conformance")
 EVERY_TABLE: Final = (*TABLES, *DERIVED_TABLES)
 
 _DURATION: Final = re.compile(
-    r"(^|_)(rtt|rttvar|pause|late|delay|delayed|skew|wait|limited|full|window|busy|recovery|queue|behind|cause|ack)(_|$)"
+    r"(^|_)(rtt|rttvar|pause|late|delay|delayed|skew|wait|limited|full|window|busy|recovery|queue|behind|cause|ack|least)(_|$)"
 )
 """Names of lengths of time; other columns in ns are instants."""
 _INSTANTS: Final = {"syn_ack_ns", "cause_time_ns"}
