@@ -193,6 +193,10 @@ def measured_bytes_per_s(setting: Setting, truth: Mapping[str, Any]) -> float:
     done: list[int] = sorted(status for _, status in rows)
     first = len(done) // 3 // outstanding * outstanding
     last = (len(done) - 1 - first - outstanding) // outstanding * outstanding + first
+    if last <= first:
+        # too few for rounds of all that are in flight: the whole run
+        begun: int = min(command for command, _ in rows)
+        return len(done) * setting.block_bytes / copies / (done[-1] - begun) * 1e9
     return (last - first) * setting.block_bytes / copies / (done[last] - done[first]) * 1e9
 
 

@@ -26,6 +26,20 @@ LOSSY = [
 ]
 
 
+# nine rounds of four commands, and one: that alone is the whole run
+@pytest.mark.parametrize("count", [36, 4])
+def test_throughput_of_few_commands_is_that_of_the_whole_run(count: int) -> None:
+    setting = Setting("read", 1000, 1e6, queue_depth=4)
+    # each round takes 10 ms, and all four commands of it begin and end together
+    begun = [10_000_000 * (number // 4) for number in range(count)]
+    truth = {
+        "operation": ["read"] * count,
+        "bytes": [1000] * count,
+        "initiator": {"command_first_ns": begun, "status_ns": [each + 10_000_000 for each in begun]},
+    }
+    assert model.measured_bytes_per_s(setting, {"cycles": truth}) == pytest.approx(4 * 1000 / 0.01)
+
+
 def test_the_sample_has_every_kind() -> None:
     even = {kind for kind, setting in model.settings() if not (setting.loss or setting.service_spread_ns)}
     assert {kind for kind, _ in SETTINGS} == even
