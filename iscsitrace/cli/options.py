@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from iscsitrace.tables.trace import Trace
     from iscsitrace.taps.inputs import Inputs
 
+EXIT_FINDING = 1
 EXIT_NO_ISCSI = 4
 _NAMED = 4
 """Groups, and captures of each, that a message names."""

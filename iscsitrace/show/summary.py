@@ -50,7 +50,7 @@ def in_brief(trace: Trace) -> tuple[object, ...]:
     return (cells.date(trace.start_ns or None), *counts, None)
 
 
-def overview(groups: Sequence[tuple[Sequence[str], tuple[object, ...], str]]) -> Section:
+def overview(groups: Sequence[tuple[Sequence[str], tuple[object, ...] | None, str]]) -> Section:
     """One line for each group of captures: what is in it, or why it could not be read."""
     columns = ("first packet", "packets", "connections", "sessions", "commands", "problem")
     rows = [(sources, *(brief or (None,) * 5), *((error,) if not brief else ())) for sources, brief, error in groups]

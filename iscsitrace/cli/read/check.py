@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.options import CaptureInput, as_json, takes_parts
+from iscsitrace.cli.options import EXIT_FINDING, CaptureInput, as_json, takes_parts
 from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
@@ -18,8 +18,6 @@ from iscsitrace.show.terminal import show, show_json
 if TYPE_CHECKING:
     from iscsitrace.compare.agreement import Agreement
     from iscsitrace.tables.trace import Trace
-
-EXIT_FINDING = 1
 
 
 @click.command(cls=SectionedCommand, epilog="Example:  iscsitrace check --against tshark capture.pcapng")

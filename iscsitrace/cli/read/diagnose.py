@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from iscsitrace.cli.options import EXIT_NO_ISCSI, SESSION_ATTRIBUTES, CaptureInput, as_json, by, takes_captures
+from iscsitrace.cli.options import (
+    EXIT_FINDING,
+    EXIT_NO_ISCSI,
+    SESSION_ATTRIBUTES,
+    CaptureInput,
+    as_json,
+    by,
+    takes_captures,
+)
 from iscsitrace.cli.output import writes_text
+from iscsitrace.cli.read import groups
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import Quantity
-from iscsitrace.errors import CaptureUnreadable
 from iscsitrace.findings import NEEDED
-from iscsitrace.show.line import say
-from iscsitrace.show.terminal import show, show_heading, show_json
 
 if TYPE_CHECKING:
     from iscsitrace.diagnosis.headline import Headline
     from iscsitrace.show.document import Section
 
-EXIT_FINDING = 1
 TOP = 20
 """Sessions in full by default: a few screens."""
 _MANY = 3
@@ -121,21 +127,9 @@ def command(
 
     Of many sessions the worst are shown in full, and the others as a table by headline. The JSON document has them all.
     """
-    from iscsitrace.tables.schema import SCHEMA_VERSION
-
     asked = _Asked(fail_on, top, sessions, names, is_short=is_short, is_verbose=is_verbose)
-    parts = capture_input.groups(NEEDED)
-    ends = [_ended(part, asked, is_json=is_json, is_alone=len(parts) == 1) for part in parts]
-    if is_json:
-        documents = [each.document for each in ends if each.document is not None]
-        show_json(documents[0] if len(parts) == 1 else {"schema": SCHEMA_VERSION, "groups": documents})
-    else:
-        _show(ends)
-    # a finding to fail on comes first; captures without iSCSI count where all are
-    codes = {each.exit_code for each in ends}
-    code = next((each for each in (EXIT_FINDING, CaptureUnreadable.exit_code, 0) if each in codes), EXIT_NO_ISCSI)
-    if code:
-        raise click.exceptions.Exit(code)
+    made = partial(_diagnosed, asked=asked, is_json=is_json)
+    groups.tell(capture_input.groups(NEEDED), made, _overview, is_json=is_json, many=_MANY)
 
 
 @dataclass(frozen=True)
@@ -150,46 +144,13 @@ class _Asked:
     is_verbose: bool
 
 
-@dataclass(frozen=True)
-class _End:
-    """How the diagnosis of captures that belong together ended."""
-
-    sources: tuple[str, ...]
-    exit_code: int
-    document: dict[str, Any] | None = None
-    headline: Headline | None = None
-    sections: Iterable[Section] = ()
-    error: str = ""
-    """Why there is none."""
-
-
-def _show(ends: Sequence[_End]) -> None:
-    """Each diagnosis; of many groups first a line on each."""
+def _overview(ends: Sequence[tuple[Sequence[str], Headline | None, str]]) -> Section:
     from iscsitrace.show import diagnose
 
-    if len(ends) >= _MANY:
-        show([diagnose.overview([(each.sources, each.headline, each.error) for each in ends])])
-    for each in ends:
-        if len(ends) > 1:
-            show_heading(f"Captures: {', '.join(each.sources)}")
-        if each.error:
-            say(f"iscsitrace: {each.error}", err=True)
-        show(each.sections)
+    return diagnose.overview(ends)
 
 
-def _ended(part: CaptureInput, asked: _Asked, *, is_json: bool, is_alone: bool) -> _End:
-    """Diagnoses captures that belong together. What cannot be read alone ends the command."""
-    try:
-        return _diagnosed(part, asked, is_json=is_json)
-    except CaptureUnreadable as error:
-        if is_alone:
-            raise
-        if is_json:
-            say(f"iscsitrace: {error}", err=True)
-        return _End(part.sources, error.exit_code, error=str(error))
-
-
-def _diagnosed(part: CaptureInput, asked: _Asked, *, is_json: bool) -> _End:
+def _diagnosed(part: CaptureInput, asked: _Asked, *, is_json: bool) -> groups.End:
     trace = part.read(NEEDED, loading=_LATER)
     from iscsitrace.diagnosis.examination import examine_trace
     from iscsitrace.show import diagnose
@@ -211,4 +172,4 @@ def _diagnosed(part: CaptureInput, asked: _Asked, *, is_json: bool) -> _End:
     else:
         sections = diagnose.sections(trace, diagnosis, choice)
     code = EXIT_FINDING if failed else 0 if part.has_iscsi(trace) else EXIT_NO_ISCSI
-    return _End(part.sources, code, document, diagnosis.headline, sections)
+    return groups.End(part.sources, code, document, diagnosis.headline, sections)

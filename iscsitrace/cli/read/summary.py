@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import click
 
@@ -17,13 +17,11 @@ from iscsitrace.cli.options import (
     takes_captures,
 )
 from iscsitrace.cli.output import writes_text
+from iscsitrace.cli.read import groups
 from iscsitrace.cli.read.baselines import Baseline, takes_yardsticks, yardsticks
 from iscsitrace.cli.sections import SectionedCommand
-from iscsitrace.errors import CaptureUnreadable
 from iscsitrace.relate.mirrors import RECOGNISING
 from iscsitrace.show.document import Section
-from iscsitrace.show.line import say
-from iscsitrace.show.terminal import show, show_heading, show_json
 
 TOP = 20
 """Rows by session or connection that are shown by default."""
@@ -67,24 +65,13 @@ def command(
     The captures of a folder are grouped by content: of those that do not belong together each group has a summary of
     its own, below a table of them all (in JSON: groups, a document for each).
     """
-    from iscsitrace.tables.schema import SCHEMA_VERSION
-
     if names and not is_json and (link_bps is not None or baselines):
         raise click.UsageError("--link-rate and --socket compare sessions: use them without --by, or with --json")
     tables = (*RECOGNISING, "budget") if names else RECOGNISING
     parts = capture_input.groups(tables) if capture_input.folders else [capture_input]
     asked = _Asked(names, yardsticks(link_bps, baselines), top, is_json=is_json, is_verbose=is_verbose)
-    ends = [_ended(part, tables, asked, is_alone=len(parts) == 1) for part in parts]
-    if is_json:
-        documents = [each.document for each in ends if each.document is not None]
-        show_json(documents[0] if len(parts) == 1 else {"schema": SCHEMA_VERSION, "groups": documents})
-    else:
-        _show(ends)
-    # captures without iSCSI count where all are
-    codes = {each.exit_code for each in ends}
-    code = next((each for each in (CaptureUnreadable.exit_code, 0) if each in codes), EXIT_NO_ISCSI)
-    if code:
-        raise click.exceptions.Exit(code)
+    made = partial(_summarised, tables=tables, asked=asked)
+    groups.tell(parts, made, _overview, is_json=is_json, many=2)
 
 
 @dataclass(frozen=True)
@@ -98,43 +85,14 @@ class _Asked:
     is_verbose: bool
 
 
-@dataclass(frozen=True)
-class _End:
-    """How the summary of captures that belong together ended."""
-
-    sources: tuple[str, ...]
-    exit_code: int
-    brief: tuple[object, ...] = ()
-    document: dict[str, Any] | None = None
-    sections: tuple[Section, ...] = ()
-    error: str = ""
-    """Why there is none."""
-
-
-def _show(ends: Sequence[_End]) -> None:
-    """Each summary; of several first a line on each."""
+def _overview(ends: Sequence[tuple[Sequence[str], tuple[object, ...] | None, str]]) -> Section:
     from iscsitrace.show import summary
 
-    if len(ends) > 1:
-        show([summary.overview([(each.sources, each.brief, each.error) for each in ends])])
-    for each in ends:
-        if len(ends) > 1:
-            show_heading(f"Captures: {', '.join(each.sources)}")
-        if each.error:
-            say(f"iscsitrace: {each.error}", err=True)
-        show(each.sections)
+    return summary.overview(ends)
 
 
-def _ended(part: CaptureInput, tables: Sequence[str], asked: _Asked, *, is_alone: bool) -> _End:
-    """Summarises captures that belong together. What cannot be read alone ends the command."""
-    try:
-        trace = part.read(tables, loading=["iscsitrace.show.summary"])
-    except CaptureUnreadable as error:
-        if is_alone:
-            raise
-        if asked.is_json:
-            say(f"iscsitrace: {error}", err=True)
-        return _End(part.sources, error.exit_code, error=str(error))
+def _summarised(part: CaptureInput, tables: Sequence[str], asked: _Asked) -> groups.End:
+    trace = part.read(tables, loading=["iscsitrace.show.summary"])
     from iscsitrace.show import summary
 
     document = None
@@ -146,4 +104,4 @@ def _ended(part: CaptureInput, tables: Sequence[str], asked: _Asked, *, is_alone
         if not asked.is_json:
             sections = tuple(summary.sections(document, asked.top, is_verbose=asked.is_verbose))
     code = 0 if part.has_iscsi(trace) else EXIT_NO_ISCSI
-    return _End(part.sources, code, summary.in_brief(trace), document, sections)
+    return groups.End(part.sources, code, document, summary.in_brief(trace), sections)
