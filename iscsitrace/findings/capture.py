@@ -8,7 +8,7 @@ import numpy as np
 
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import Advice, Explains, Found, Observation, Problem
-from iscsitrace.findings.thresholds import WARNING
+from iscsitrace.findings.thresholds import FULL, WARNING
 from iscsitrace.measure.facts import Array, Facts, path_ns
 from iscsitrace.measure.session import WAITS, Session
 from iscsitrace.wording import amounts as wording
@@ -58,13 +58,14 @@ def is_poor(facts: Facts) -> Array:
 
 
 def forbids_verdict(facts: Facts) -> Array:
-    """Where the limiter is unknown: the unattributed time is the largest wait, the RTT is unknown, or so many PDUs are
-    missing as make a warning.
+    """Where the limiter is unknown: the unattributed time is the largest wait beside data that do not pass most of the
+    time, the RTT is unknown, or so many PDUs are missing as make a warning.
     """
     unknown_ns = facts.part_ns("unknown")
     most_ns = np.max([facts.part_ns(part) for part in WAITS if part != "unknown"], axis=0)
     has_time = facts.sums_ns.any(axis=(1, 2))
-    is_open = (facts.once(path_ns) < 0) | ((unknown_ns > 0) & (unknown_ns >= most_ns))
+    is_waiting = facts.part_ns("transfer") < FULL * facts.jobs_ns
+    is_open = (facts.once(path_ns) < 0) | (is_waiting & (unknown_ns > 0) & (unknown_ns >= most_ns))
     return np.asarray((facts.once(captured_shares) < 1 - WARNING) | (has_time & facts.once(is_poor) & is_open))
 
 

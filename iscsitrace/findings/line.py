@@ -91,7 +91,7 @@ def _paced(subject: Session) -> Line | None:
         return None
     loaded = next(subject.facts.table("senders").select(slice(row, row + 1)).rows())
     queue_ns = loaded["rtt_load_median_ns"] - subject.path_ns
-    if queue_ns < max(GROWN_NS, line.QUEUE_PART * subject.path_ns):
+    if queue_ns < max(GROWN_NS, min(line.QUEUE_NS, line.QUEUE_PART * subject.path_ns)):
         return None
     rate = round(line.sent_bytes(subject) * 1e9 / subject.part_ns("transfer"))
     return Line(None, rate, None, None, None, 0, queue_ns)

@@ -24,7 +24,9 @@ const SAMPLES_MIN: u64 = 20;
 const QUEUE_MIN_NS: i64 = 5_000_000;
 /// and by this part of it.
 const QUEUE_PARTS: i64 = 2;
-/// The mean RTT of a window exceeds that of the path by this part where its delay varies: less is within what its least shows.
+/// The mean RTT of a window exceeds that of the path by this time at least where its delay varies: hosts take less to answer;
+const LONGER_MIN_NS: i64 = 2_000_000;
+/// and by this part of it: less is within what its least shows.
 const LONGER_PARTS: i64 = 8;
 /// The least of fewer samples in a window may be a host's own time.
 const WINDOW_SAMPLES_MIN: u32 = 4;
@@ -126,7 +128,7 @@ impl Load {
             .iter()
             .flat_map(|sender| &sender.windows)
             .filter(|window| window.count >= WINDOW_SAMPLES_MIN)
-            .filter(|window| is_longer(window.mean_ns().saturating_sub(path_ns), path_ns, LONGER_PARTS))
+            .filter(|window| window.mean_ns().saturating_sub(path_ns) >= LONGER_MIN_NS.max(path_ns / LONGER_PARTS))
             .map(|window| (window.time_ns, window.most_ns().saturating_sub(path_ns)))
             .collect();
         found.sort_unstable();
@@ -364,11 +366,7 @@ pub fn quartiles(values: &mut [f64]) -> Option<[f64; 3]> {
 
 /// Whether the RTT of a window exceeds that of the path by so much that a queue stood on it.
 fn is_queue(excess_ns: i64, path_ns: i64) -> bool {
-    is_longer(excess_ns, path_ns, QUEUE_PARTS)
-}
-
-fn is_longer(excess_ns: i64, path_ns: i64, parts: i64) -> bool {
-    excess_ns >= QUEUE_MIN_NS.max(path_ns / parts)
+    excess_ns >= QUEUE_MIN_NS.max(path_ns / QUEUE_PARTS)
 }
 
 fn begin_of(time_ns: i64) -> i64 {
