@@ -136,13 +136,14 @@ def _sequential(facts: Facts) -> Array:
 
 
 def _passing_ns(facts: Facts) -> Array:
-    """Time of the commands in flight on the line, where small sequential ones wait; from their transfer times where
-    the line rate is unknown.
+    """Time of the commands in flight on the line, where small sequential ones wait; from the transfer times of those of
+    the workload's size where the line rate is unknown.
     """
     moved, places = _transfers_of(facts, facts.once(_sequential) >= SEQUENTIAL)
-    is_known = known(moved, "transfer_ns")
+    asked, found, sizes = facts.once(workloads), np.zeros(len(facts)), np.zeros(len(facts), dtype=np.int64)
+    sizes[asked.numbers] = asked.block_bytes
+    is_known = known(moved, "transfer_ns") & (moved.raw("bytes") >= sizes[places])
     medians_ns = by_subject.medians(places[is_known], moved.raw("transfer_ns")[is_known], len(facts))
-    asked, found = facts.once(workloads), np.zeros(len(facts))
     rates, medians_ns = line.rates(facts)[asked.numbers], medians_ns[asked.numbers]
     each_ns = asked.block_bytes * 1e9 / np.maximum(rates, 1)
     found[asked.numbers] = np.where(rates > 0, each_ns, medians_ns) * asked.queue_depths

@@ -65,8 +65,8 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
     way = f" to the {ways[0]}" if len(ways) == 1 else ""
     both = "" if way else " both ways"
-    whole = int(transfers.starts[0]), int(transfers.ends[-1])
-    since, has_ended = _when(times.together(case.sessions[0]) if is_shared else whole, case)
+    span = times.together(case.sessions[0]) if is_shared else _longest(transfers.starts, transfers.ends)
+    since, has_ended = _when(span, case)
     since += f", at {rate(found)}"
     if is_shared:
         numbers = some(times.first(case.sessions[0], _NAMED), count)
@@ -75,6 +75,17 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     else:
         text = f"The line{way} {'was' if has_ended else 'has been'} full{both} {since}.{queue}"
     return Observation(text, subject.evidence(transfers), subject.part_ns("transfer"))
+
+
+def _longest(starts: Array, ends: Array) -> Span:
+    """From when until when nearly all was transferred, without the little that a second or more parts from it."""
+    first = np.flatnonzero(np.append(True, starts[1:] - ends[:-1] >= ENDED_NS))
+    sums_ns = np.add.reduceat(ends - starts, first)
+    longest = int(np.argmax(sums_ns))
+    if sums_ns[longest] < FULL * sums_ns.sum():
+        return int(starts[0]), int(ends[-1])
+    last = np.append(first[1:], len(starts)) - 1
+    return int(starts[first[longest]]), int(ends[last[longest]])
 
 
 def _when(span: Span, case: Case) -> tuple[str, bool]:
@@ -114,10 +125,17 @@ def _has_queue(case: Case) -> bool:
     return found is not None and bool(found.queue_ns)
 
 
-_QUEUE: Final = Advice(
-    "For shorter latency at the same throughput, shorten the queue of the line (fq_codel on the router), or keep fewer "
-    "commands in flight (/sys/block/DEVICE/device/queue_depth).",
-    only_if=_has_queue,
+def _has_deep_queue(case: Case) -> bool:
+    workload = case.subject.workload
+    return _has_queue(case) and workload is not None and workload.queue_depth > 1
+
+
+_SHORTER: Final = "For shorter latency at the same throughput, shorten the queue of the line (fq_codel on the router)"
+_QUEUE: Final = (
+    Advice(
+        f"{_SHORTER}, or keep fewer commands in flight (/sys/block/DEVICE/device/queue_depth).", only_if=_has_deep_queue
+    ),
+    Advice(f"{_SHORTER}.", only_if=lambda case: _has_queue(case) and not _has_deep_queue(case)),
 )
 
 # --- standing_queue
@@ -189,7 +207,14 @@ LINE_SATURATED: Final = Problem(
     accounts_for=(STANDING_QUEUE,),
     rank="limit",
     limited_by="the line",
-    advice=(Advice("Use a faster line, or move fewer bytes.", _faster), _QUEUE),
+    advice=(
+        Advice(
+            "Use a faster line, or move fewer bytes. If the line should be faster than this, look for a rate limit on "
+            "it and for traffic that is not in the capture.",
+            _faster,
+        ),
+        *_QUEUE,
+    ),
     where=_is_transferring,
     tell=lambda case: _observe(case, is_shared=False),
 )
@@ -212,7 +237,7 @@ LINE_SHARED: Final = Problem(
     limited_by="the line",
     advice=(
         Advice("Give the sessions lines of their own (other interfaces, other portals), or a faster one."),
-        _QUEUE,
+        *_QUEUE,
     ),
     where=_is_transferring,
     tell=lambda case: _observe(case, is_shared=True),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from iscsitrace.measure import violations
+from iscsitrace.measure.path import SIDES
 from iscsitrace.measure.selection import frames_filter
 from iscsitrace.measure.violations import Unjudged, Violated
 from iscsitrace.show import inputs
@@ -96,9 +97,14 @@ def sections(trace: Trace, found: Found, *, is_verbose: bool = False) -> Iterato
         yield Section("", ("", f"No violation of {_looked_for(found.rules)} was seen."))
     start_ns = trace.start_ns
     groups = violations.by_rule(found.every)
-    for side in dict.fromkeys(group[0].side for group in groups):
+    guilty = list(dict.fromkeys(group[0].side for group in groups))
+    for side in guilty:
         lines = [line for group in groups if group[0].side == side for line in _lines(group, start_ns)]
         yield Section(f"The {side} breaks RFC 7143", tuple(lines))
+    for side in SIDES:
+        of_side = [rule for rule in found.rules if side in rule.sides]
+        if guilty and side not in guilty and of_side:
+            yield Section("", (f"No violation of {_looked_for(of_side)} by the {side} was seen.",))
     if is_verbose and len(found.rows):
         yield Section("Each violation", (inputs.zero_of_times(trace), _each(found.rows, start_ns)))
     if found.unjudged:
@@ -144,7 +150,8 @@ def _lines(group: Sequence[Violated], start_ns: int) -> Iterator[str]:
     streams = sorted({each.connection for each in group})
     places.append(f"stream {cells.numbers(streams, _NUMBERS_SHOWN)}")
     if first.initiator_task_tag is not None:
-        places.append(f"Initiator Task Tag {first.initiator_task_tag:#010x}")
+        which = "first " if count > 1 else ""
+        places.append(f"{which}Initiator Task Tag {first.initiator_task_tag:#010x}")
     frames = sorted({frame for each in group for frame in each.frames})
     if frames:
         # the last one tells until when

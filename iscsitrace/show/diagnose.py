@@ -124,7 +124,7 @@ _STEPS: Final = 3
 def _steps(shown: Shown) -> list[str]:
     """What to do: of each finding that leads the first step, the worst session first, then their further steps."""
     told = [(story.headline, story.findings) for story in shown.unanswered]
-    ranked = sorted((opinion for _, opinion in shown.main), key=lambda each: weight(each.headline, each.jobs_ns))
+    ranked = sorted((opinion for _, opinion in shown.subjects), key=lambda each: weight(each.headline, each.jobs_ns))
     told += [(opinion.headline, opinion.findings) for opinion in reversed(ranked)]
     steps = [
         (place, advice, gains)

@@ -6,7 +6,7 @@ A subject is a session with its connections, or a connection without a session.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -43,7 +43,7 @@ class Choice:
     sessions: Sequence[int] = ()
     """These sessions, and no other subject, where any are named."""
     is_verbose: bool = False
-    """Every connection of a session, also where it is the only one."""
+    """All of those that are alike."""
 
 
 class Shown:
@@ -70,19 +70,13 @@ class Shown:
                 for wanted in (True, False)
             )
         self._numbers = set(sessions)
-        apart = {*diagnosis.separate, *alone}
         own = {number for number, session in session_of.items() if session in self._numbers and session is not None}
-        self.main = [(f"session {number}", diagnosis.sessions[number]) for number in sessions]
-        """Each with its label, the worst first where not all are shown."""
-        self.main += self._connections(own & apart | {*alone})
-        self.subjects = self.main
-        """The same, with every connection where all details are asked for."""
-        if choice.is_verbose:
-            rest = own & {*diagnosis.connections} - apart
-            self.subjects = [*self.main, *self._connections(rest)]
-
-    def _connections(self, numbers: Iterable[int]) -> list[tuple[str, Opinion]]:
-        return [(f"connection {number}", self._diagnosis.connections[number]) for number in sorted(numbers)]
+        connections = sorted(own & {*diagnosis.separate} | {*alone})
+        self.subjects: list[tuple[str, Opinion]] = [
+            *((f"session {number}", diagnosis.sessions[number]) for number in sessions),
+            *((f"connection {number}", diagnosis.connections[number]) for number in connections),
+        ]
+        """Each with its label, the worst first where not all are shown. The only connection of a session is in that."""
 
     @cached_property
     def alike(self) -> dict[str, list[str]]:

@@ -154,7 +154,8 @@ def test_a_healthy_session_has_nothing_to_do(diagnose: Diagnose) -> None:
         "",
         "I/O time 0.040000 s: transfer 100 %",
     ]
-    assert "Time breakdown of connection 3" in diagnose(well(), "-v").stdout
+    # the only connection of a session is in its session
+    assert "connection" not in diagnose(well(), "-v").stdout
 
 
 def test_connections_are_shown_if_a_session_has_several(diagnose: Diagnose) -> None:
@@ -277,10 +278,10 @@ def test_the_document_has_the_groups_that_were_asked_for(diagnose: Diagnose) -> 
     assert "by" not in json.loads(diagnose(told, "--json").stdout)
 
 
-def test_connections_of_the_sessions_that_are_shown(diagnose: Diagnose) -> None:
+def test_details_of_the_sessions_that_are_shown(diagnose: Diagnose) -> None:
     output = diagnose(several(), "-v", "--top", "1").stdout
-    assert "Time breakdown of connection 1" in output
-    assert "Time breakdown of connection 0" not in output
+    assert "Time breakdown of session 1" in output
+    assert "Time breakdown of session 0" not in output
 
 
 def test_packets_missing_from_the_capture_are_reported(diagnose: Diagnose) -> None:

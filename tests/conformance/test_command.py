@@ -50,7 +50,7 @@ def test_a_breach_has_its_rule_section_sentence_places_and_filter(breach: Path) 
     assert line[1] == f"The initiator sent {BYTES} bytes of immediate data although ImmediateData=No was agreed."
     (frames,) = (each["frames"] for each in document(breach)["violations"])
     assert len(frames) == 3
-    assert f"session 0; stream 0; Initiator Task Tag 0x00000001; frames {' '.join(map(str, frames))}\n" in text
+    assert f"session 0; stream 0; first Initiator Task Tag 0x00000001; frames {' '.join(map(str, frames))}\n" in text
     assert f"frame.number in {{{', '.join(map(str, frames))}}}\n" in text
     assert "Not judged" not in text
 
