@@ -155,6 +155,14 @@ ROWS: Final[Mapping[str, Row]] = {
         words="network",
         parts={"propagation": (0.55, 1.0)},
     ),
+    # 10 to 25 ms each way; the timestamps of the answers tell by how much one way takes longer
+    "reads one at a time over a path whose delay varies": _row(
+        "read --block-size 16K --bytes 3M --one-way-delay 10ms --set jitter=15ms --rate 1Gbit",
+        "limited",
+        "queue_depth_low block_size_small none",
+        words="network",
+        never="slow_target",
+    ),
     # 18 to 34 ms each way; what is in flight takes 9 ms on the line
     "a delay that varies by as much, without a queue": _row(
         "write --block-size 16K --bytes 6M --queue-depth 4 --one-way-delay 18ms --set jitter=16ms --rate 60Mbit",

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 use super::scope::Scope;
 use super::{Between, SHARE, by_shares};
 use crate::iscsi::session::succession::Succession;
-use crate::senders::timeline::{Limited, Timeline};
+use crate::senders::timeline::{Excess, Limited, Timeline};
 use crate::tables::{
     Budget, BudgetRow, Connection, CycleRow, NULL_NS, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part,
     ended_by, in_flight,
@@ -148,7 +148,7 @@ fn a_command_whose_data_is_still_on_its_way_does_not_wait_for_the_target() {
 fn time_in_a_queue_on_the_path_is_not_service_time() {
     // from 200 on the path takes 300 longer, for 250 ms
     let mut tables = tables(&[read(0, 200), read(300, 900)]);
-    let far = Timeline { excess: vec![(200, 300)], ..timeline(0) };
+    let far = Timeline { excess: vec![Excess { time_ns: 200, by_ns: 300, unloaded_ns: 0 }], ..timeline(0) };
     fill(&mut tables, &[far]);
     expect(
         &tables,

@@ -33,12 +33,17 @@ impl Allowance {
     /// lies.
     pub(super) fn at(timeline: &Timeline, time_ns: i64) -> Self {
         let (mut to_target_ns, mut to_initiator_ns) = (timeline.rtt_to_target_ns, timeline.rtt_to_initiator_ns);
-        let answer_ns = to_initiator_ns;
-        let next = timeline.excess.partition_point(|&(start_ns, _)| start_ns <= time_ns);
+        let mut answer_ns = to_initiator_ns;
+        let next = timeline.excess.partition_point(|window| window.time_ns <= time_ns);
         let window = next.checked_sub(1).and_then(|place| timeline.excess.get(place));
-        if let Some(&(_, excess_ns)) = window.filter(|&&(start_ns, _)| time_ns.saturating_sub(start_ns) < WINDOW_NS) {
-            let far = if to_target_ns >= to_initiator_ns { &mut to_target_ns } else { &mut to_initiator_ns };
-            *far = far.map(|rtt_ns| rtt_ns.saturating_add(excess_ns));
+        if let Some(window) = window.filter(|window| time_ns.saturating_sub(window.time_ns) < WINDOW_NS) {
+            let longer = |rtt_ns: i64| rtt_ns.saturating_add(window.by_ns);
+            if to_target_ns >= to_initiator_ns {
+                to_target_ns = to_target_ns.map(longer);
+            } else {
+                to_initiator_ns = to_initiator_ns.map(longer);
+                answer_ns = answer_ns.map(|rtt_ns| rtt_ns.saturating_add(window.unloaded_ns));
+            }
         }
         Self { to_target_ns, to_initiator_ns, answer_ns }
     }

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
 use super::observation::Observation;
+use super::timeline::Excess;
 use crate::tables::{NULL_NS, RttWindow, RttWindows, SenderRow};
 
 /// The length of a window, from a multiple of it on.
@@ -30,6 +31,8 @@ const LONGER_MIN_NS: i64 = 2_000_000;
 const LONGER_PARTS: i64 = 8;
 /// The least of fewer samples in a window may be a host's own time.
 const WINDOW_SAMPLES_MIN: u32 = 4;
+/// One packet in a window is no mean.
+const LATE_MIN: u32 = 2;
 /// A line has one rate: in so many windows,
 const WINDOWS_MIN: usize = 4;
 /// their rates deviate by this part of the mean (standard deviation).
@@ -43,6 +46,8 @@ pub struct Load {
     /// The latest RTT from the tap to each host.
     legs_ns: [Option<i64>; 2],
     senders: [UnderLoad; 2],
+    /// By how much longer than the fastest packets took that were sent with nothing in flight; the last window is open.
+    late: Vec<Late>,
 }
 
 impl Load {
@@ -85,6 +90,18 @@ impl Load {
         }
     }
 
+    /// A packet of a far host, sent with nothing in flight, took so much longer to the tap than the fastest.
+    pub fn arrive_late(&mut self, time_ns: i64, late_ns: i64) {
+        let begun_ns = begin_of(time_ns);
+        if self.late.last().is_none_or(|window| window.time_ns < begun_ns) {
+            self.late.push(Late { time_ns: begun_ns, ..Late::default() });
+        }
+        if let Some(window) = self.late.last_mut() {
+            window.count += 1;
+            window.sum_ns = window.sum_ns.saturating_add(late_ns);
+        }
+    }
+
     /// Fills the columns of a sender's row. `path_ns` is the RTT of the path.
     pub fn describe(&self, direction: usize, path_ns: Option<i64>, row: &mut SenderRow) {
         let sender = &self.senders[direction];
@@ -121,20 +138,43 @@ impl Load {
     /// How much longer the path took than at its least, where a queue stood on it or its delay varies: the start of each window,
     /// and by how much.
     /// `path_ns` is the RTT of the path.
-    pub fn excess(&self, path_ns: Option<i64>) -> Vec<(i64, i64)> {
+    pub fn excess(&self, path_ns: Option<i64>) -> Vec<Excess> {
         let Some(path_ns) = path_ns else { return Vec::new() };
-        let mut found: Vec<(i64, i64)> = self
+        let mut found: Vec<Excess> = self
             .senders
             .iter()
             .flat_map(|sender| &sender.windows)
             .filter(|window| window.count >= WINDOW_SAMPLES_MIN)
-            .filter(|window| window.mean_ns().saturating_sub(path_ns) >= LONGER_MIN_NS.max(path_ns / LONGER_PARTS))
-            .map(|window| (window.time_ns, window.most_ns().saturating_sub(path_ns)))
+            .filter(|window| is_longer(window.mean_ns().saturating_sub(path_ns), path_ns))
+            .map(|window| Excess {
+                time_ns: window.time_ns,
+                by_ns: window.most_ns().saturating_sub(path_ns),
+                unloaded_ns: 0,
+            })
             .collect();
         found.sort_unstable();
         // of both directions the least
-        found.dedup_by_key(|&mut (time_ns, _)| time_ns);
+        found.dedup_by_key(|window| window.time_ns);
+        let measured_count = found.len();
+        for late in self.late.iter().filter(|late| late.count >= LATE_MIN && is_longer(late.mean_ns(), path_ns)) {
+            // one way: the other one varies as much, and a wait is one of each
+            let (time_ns, by_ns) = (late.time_ns, 2 * late.mean_ns());
+            match found[..measured_count].binary_search_by_key(&time_ns, |window| window.time_ns) {
+                Ok(place) => found[place].unloaded_ns = by_ns,
+                Err(_) if self.is_measured(time_ns) => {}
+                Err(_) => found.push(Excess { time_ns, by_ns, unloaded_ns: by_ns }),
+            }
+        }
+        found.sort_unstable();
         found
+    }
+
+    /// Whether answers tell the RTT in a window.
+    fn is_measured(&self, time_ns: i64) -> bool {
+        self.senders.iter().any(|sender| {
+            let found = sender.windows.binary_search_by_key(&time_ns, |window| window.time_ns);
+            found.is_ok_and(|place| sender.windows[place].count >= WINDOW_SAMPLES_MIN)
+        })
     }
 
     /// The rows of a direction.
@@ -159,6 +199,10 @@ impl Load {
     /// Removes windows from before, except the last.
     pub fn forget(&mut self, before_ns: i64) {
         self.senders.iter_mut().for_each(|sender| sender.forget(before_ns));
+        let last = self.late.len().saturating_sub(1);
+        self.late.drain(
+            ..self.late.partition_point(|window| window.time_ns.saturating_add(WINDOW_NS) <= before_ns).min(last),
+        );
     }
 }
 
@@ -223,6 +267,20 @@ impl Window {
         self.mean_ns().saturating_mul(2).saturating_sub(self.least_ns)
     }
 
+    fn mean_ns(&self) -> i64 {
+        self.sum_ns / i64::from(self.count.max(1))
+    }
+}
+
+/// Packets of one window that were sent with nothing in flight.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+struct Late {
+    time_ns: i64,
+    count: u32,
+    sum_ns: i64,
+}
+
+impl Late {
     fn mean_ns(&self) -> i64 {
         self.sum_ns / i64::from(self.count.max(1))
     }
@@ -367,6 +425,11 @@ pub fn quartiles(values: &mut [f64]) -> Option<[f64; 3]> {
 /// Whether the RTT of a window exceeds that of the path by so much that a queue stood on it.
 fn is_queue(excess_ns: i64, path_ns: i64) -> bool {
     excess_ns >= QUEUE_MIN_NS.max(path_ns / QUEUE_PARTS)
+}
+
+/// Whether a path takes longer than at its least.
+fn is_longer(excess_ns: i64, path_ns: i64) -> bool {
+    excess_ns >= LONGER_MIN_NS.max(path_ns / LONGER_PARTS)
 }
 
 fn begin_of(time_ns: i64) -> i64 {

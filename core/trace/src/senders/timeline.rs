@@ -9,6 +9,17 @@ use serde::{Deserialize, Serialize};
 use std::iter;
 use std::sync::Arc;
 
+/// By how much the RTT of a path exceeded its least in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Excess {
+    /// The start of the window.
+    pub time_ns: i64,
+    /// The excess.
+    pub by_ns: i64,
+    /// That of packets sent with nothing in flight: none of it is a queue of the connection's own.
+    pub unloaded_ns: i64,
+}
+
 /// A span in which a sender was limited, or whose cause is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limited {
@@ -44,8 +55,8 @@ pub struct Timeline {
     pub rtt_to_target_ns: Option<i64>,
     /// Minimum RTT between the tap and the initiator.
     pub rtt_to_initiator_ns: Option<i64>,
-    /// By how much the RTT of the path exceeded its least: windows, with their start, in order.
-    pub excess: Vec<(i64, i64)>,
+    /// By how much the RTT of the path exceeded its least: windows, in order.
+    pub excess: Vec<Excess>,
     /// When the line was busy with payload, as this connection alone shows: per direction, ordered and disjoint.
     pub line_busy: [Vec<(i64, i64)>; 2],
     /// The same, as the line shows that it shares with others.

@@ -21,7 +21,7 @@ use iscsitrace_wire::serial::SerialNumber;
 use super::acks::{Echoed, Tick};
 use super::observation::Observation;
 use super::sender_state::Delays;
-use super::sent_clock::SentClock;
+use super::sent_clock::{SentClock, TICK_NS};
 use super::timeline::Limited;
 use crate::tables::budget_part;
 
@@ -66,6 +66,8 @@ pub struct WindowHold {
     sent: i64,
     /// When the last packet was sent.
     last_ns: Option<i64>,
+    /// How much longer it took to the tap than the fastest, to half a tick.
+    late_ns: Option<i64>,
     waits: VecDeque<Held>,
     spans: Vec<Held>,
     timed_since_ns: Option<i64>,
@@ -78,6 +80,7 @@ impl WindowHold {
         let echo = SerialNumber(echo);
         let before = echoed.before(echo);
         let sent_ns = self.clock.note(value, seen.time_ns, sent.delays.round_trip_ns);
+        self.late_ns = sent_ns.map(|sent_ns| seen.time_ns.saturating_sub(sent_ns).saturating_sub(TICK_NS / 2).max(0));
         // it answers an ACK that came later: else the clock of the timestamps was set, or one of them is wrong
         let sent_ns = sent_ns.filter(|&sent_ns| before.is_none_or(|before| sent_ns >= before.time_ns));
         if sent_ns.is_some() {
@@ -156,6 +159,11 @@ impl WindowHold {
     /// From when on it is known when the window held the sender.
     pub fn timed_since_ns(&self) -> Option<i64> {
         self.timed_since_ns
+    }
+
+    /// How much longer the last packet of new data took to the tap than the fastest one, where its timestamps tell.
+    pub fn late_ns(&self) -> Option<i64> {
+        self.late_ns
     }
 
     /// When it did, in the time of the tap. Unknown while nothing proves an inferred scale.

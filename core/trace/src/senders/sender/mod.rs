@@ -109,6 +109,11 @@ impl Sender {
         self.state
     }
 
+    /// How much longer the last packet of new data took to the tap than the fastest one, where that is known.
+    pub fn late_ns(&self) -> Option<i64> {
+        self.hold.late_ns()
+    }
+
     /// The packets that it sent.
     #[inline]
     pub fn flight(&self) -> &Flight {

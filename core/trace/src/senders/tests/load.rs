@@ -1,6 +1,8 @@
 //! The RTT under load, and the queue that stands before the data.
 
 use super::*;
+use crate::senders::load::Load;
+use crate::senders::timeline::Excess;
 use crate::tables::NULL_NS;
 
 /// A client beside the tap with always so many segments in flight, to a server 20 ms away: each pair of segments is
@@ -71,6 +73,25 @@ fn a_path_whose_delay_varies_takes_longer_than_at_its_least_and_has_no_queue_for
         assert_eq!(senders.load.has_queue(0, Some(20 * MS)), has_queue, "{least_ms} to {most_ms} ms");
         let found = Box::new(senders).finish(true, &mut Tables::default()).excess;
         assert_eq!(!found.is_empty(), is_longer, "{least_ms} to {most_ms} ms");
+    }
+}
+
+#[test]
+fn packets_sent_late_after_each_other_take_longer_where_no_answer_tells_of_both_ways() {
+    // by their timestamps; the RTT is 20 ms
+    for (late_ms, excess_ms) in [([0, 4], None), ([0, 6], Some(6)), ([20, 20], Some(40))] {
+        let mut load = Load::new(false);
+        for (place, late_ms) in late_ms.into_iter().enumerate() {
+            load.arrive_late(place as i64 * 100 * MS, late_ms * MS);
+        }
+        // one in a window is no mean
+        load.arrive_late(300 * MS, 50 * MS);
+        let excess = |excess_ms| Excess { time_ns: 0, by_ns: excess_ms * MS, unloaded_ns: excess_ms * MS };
+        let expected: Vec<Excess> = excess_ms.map(excess).into_iter().collect();
+        assert_eq!(load.excess(Some(20 * MS)), expected);
+        assert_eq!(load.excess(None), []);
+        load.forget(1_000 * MS);
+        assert_eq!(load.excess(Some(20 * MS)), []);
     }
 }
 
