@@ -81,6 +81,7 @@ def test_findings_of_several_taps_are_declared() -> None:
         ("RTT", "round-trip time"),
         ("lost s", "time that the finding cost"),
         ("read % of line", "share of the line's rate"),
+        ("held by target's TCP", "its TCP held back"),
     ],
 )
 def test_short_words_of_tables_are_explained(name: str, meaning: str) -> None:
@@ -166,6 +167,13 @@ def test_a_name_of_several_things_has_the_page_of_each() -> None:
     assert "Plot: " in text
 
 
+@pytest.mark.parametrize(("name", "other"), [("problem", "Heading: "), ("unknown", "Part of the time breakdown")])
+def test_a_verdict_is_explained_beside_its_other_meaning(name: str, other: str) -> None:
+    _, text = explain(name)
+    assert "the verdict" in text
+    assert other in text
+
+
 def test_a_rule_may_be_in_small_letters() -> None:
     assert explain("d18") == explain("D18")
     assert "RFC 7143 section 11.4.5" in explain("d18")[1]
@@ -191,6 +199,11 @@ def test_a_name_of_several_words_needs_no_quotes() -> None:
         ("Target Transfer Tag", "an R2T"),
         ("NOP-Out", "the target is there"),
         ("Padhye (PFTK) %", "with time-outs"),
+        ("healthy", "verdict that nothing is wrong"),
+        ("limited", "verdict that I/O is as fast as"),
+        ("spurious", "the bytes had arrived"),
+        ("long recovery", "200 ms or more"),
+        ("reinstated", "the same names and ISID"),
         ("MaxBurstLength", "Value: 512 to 16777215"),
     ],
 )
