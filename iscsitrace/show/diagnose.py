@@ -221,11 +221,18 @@ def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
             yield f"    Same verdict for {wording.count(len(others), f'more {kind}', f'more {kind}s')}: {listed}."
 
 
+_EXCLUDED: Final = {
+    "idle": "idle gaps between bursts of I/O",
+    "scan": "commands that move no data",
+    "flush": "SYNCHRONIZE CACHE",
+}
+"""Of the time from first command to last status what is not I/O time, by its use."""
+
+
 def _time(label: str, time: Budget | None, findings: Sequence[Finding]) -> Iterator[Section]:
     if not time or not time.jobs_ns:
         return
-    words = {"idle": "no command in flight", "scan": "commands that move no data", "flush": "SYNCHRONIZE CACHE"}
-    excluded = [f"{words[use]} {cells.seconds(amount)} s" for use, amount in time.uses_ns.items() if amount]
+    excluded = [f"{_EXCLUDED[use]} {cells.seconds(amount)} s" for use, amount in time.uses_ns.items() if amount]
     yield Section(
         f"Time breakdown of {label}: {cells.seconds(time.jobs_ns)} s of I/O time",
         (

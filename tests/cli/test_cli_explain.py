@@ -101,7 +101,7 @@ def test_words_of_the_output_are_explained(name: str) -> None:
     ("names", "meaning"),
     [
         (("propagation", "network RTT", "network_rtt", "Network RTT"), "network delay in both directions"),
-        (("initiator_think", "initiator idle", "initiator_idle"), "no commands in flight"),
+        (("initiator_think", "initiator idle", "initiator_idle"), "only pauses of up to 100 ms"),
         (("status wait", "Status wait"), "Heading of cycles, column status_wait_ns: "),
         (("QD",), "Heading of cycles, column queue_depth: "),
         (("PDUs",), "Heading of cycles, column data_pdu_count: "),
