@@ -40,6 +40,18 @@ def test_the_page_of_a_finding_is_that_of_the_docs(name: str) -> None:
     )
 
 
+def test_the_rank_tells_when_a_finding_is_a_note() -> None:
+    ranks = {
+        name: next(text for fact, text in explained.facts(each) if fact == "Rank") for name, each in PROBLEMS.items()
+    }
+    for name, problem in PROBLEMS.items():
+        # by the rule of the findings themselves, at a share too small for users to notice
+        is_note = problem._severity(problem.rank, 0.1) == "info"
+        assert ("below that a note" in ranks[name]) == (problem.rank == "slowness" and is_note), name
+    assert "unless the condition says otherwise" in ranks["slow_target"]
+    assert ranks["latency_outliers"] == "a problem"
+
+
 def test_another_name_is_refused_with_names_like_it() -> None:
     code, text = explain("losses_of")
     assert code == 2
