@@ -59,7 +59,7 @@ def as_dict(trace: Trace, diagnosis: Diagnosis, by: Sequence[str] = (), sessions
 
 def sections_by(trace: Trace, diagnosis: Diagnosis, by: Sequence[str], choice: Choice) -> Iterator[Section]:
     """The verdicts of sessions by each of these as text, below the headline of the capture."""
-    yield inputs.section(trace.inputs, trace.packet_count)
+    yield inputs.of_trace(trace)
     shown = Shown(trace, diagnosis, choice)
     if diagnosis.headline and not shown.is_requested:
         yield Section("", ("", diagnosis.headline.text))
@@ -69,7 +69,7 @@ def sections_by(trace: Trace, diagnosis: Diagnosis, by: Sequence[str], choice: C
 def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Section]:
     """The diagnosis as text: headlines, what to do, and where the time went; all details where they are asked for."""
     shown = Shown(trace, diagnosis, choice)
-    yield inputs.section(trace.inputs, trace.packet_count)
+    yield inputs.of_trace(trace)
     if not shown.subjects:
         yield Section("", ("no iSCSI session was found",))
     yield Section("", ("", *_verdicts(diagnosis, shown)))
