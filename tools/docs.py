@@ -27,6 +27,7 @@ from iscsitrace.lab import fault_catalogue as catalogue
 from iscsitrace.lab.faults.fault import FaultKind
 from iscsitrace.measure import nops, system_calls, workload
 from iscsitrace.measure.workload import MIN_TASKS
+from iscsitrace.plots import kinds
 from iscsitrace.relate.jobs import streams, together
 from iscsitrace.show import conformance, explain
 from iscsitrace.tables.schema import (
@@ -75,7 +76,7 @@ _ARGUMENTS = {
     "NAME": "An experiment, or `FILE.toml`; for `explain`, any of the names above.",
     "[PAGE]": "A page of the list that the command prints without it.",
     "[SECTION]": "What the title of a section begins with.",
-    "kind": "Kind of plot.",
+    "KIND": f"Kind of plot: {', '.join(f'`{name}`' for name in kinds.NAMES)}.",
     "operation": "What to do.",
     "OPERATION": "`read`, `write`, `mixed`, `socket-read` or `socket-write`.",
     "INITIATOR_TAP": "The TAP device on the initiator's side.",
@@ -251,9 +252,9 @@ def faults_page() -> str:
     parts: dict[str, list[FaultKind]] = {"What happens to a run": [], "Rules of RFC 7143 that a side breaks": []}
     for kind in catalogue.KINDS.values():
         parts[[*parts][kind.name in rules()]].append(kind)
-    for title, kinds in parts.items():
+    for title, found in parts.items():
         lines += [f"## {title}", "", "| fault | what it does | details | in |", "|---|---|---|---|"]
-        for kind in kinds:
+        for kind in found:
             details = ", ".join(f"`{name}={detail.default}`" for name, detail in kind.details.items())
             where = ", ".join(catalogue.worlds_of(kind.name))
             lines.append(f"| `{kind.name}` | {kind.meaning} | {details} | {where} |")

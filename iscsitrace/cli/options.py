@@ -72,10 +72,16 @@ class CaptureInput:
     folders: tuple[str, ...] = ()
     """Those that sources come from: nobody said that these belong together."""
 
+    def require_one_file(self, purpose: str) -> None:
+        """A usage error unless it is one file: the frames of several have no numbers in common."""
+        if len(self.sources) != 1 or self.sources[0] == "-":
+            raise click.UsageError(
+                f"{purpose} takes one capture file: run it for each tap in turn (mergecap joins files of one tap)"
+            )
+
     def require_whole_file(self, purpose: str) -> None:
         """A usage error unless it is one file read whole or up to -c, as tshark can read it."""
-        if len(self.sources) != 1 or self.sources[0] == "-":
-            raise click.UsageError(f"{purpose} takes one capture file (join several with mergecap)")
+        self.require_one_file(purpose)
         if self.capture_filter or self.time_from or self.time_to:
             raise click.UsageError(f"{purpose} reads the file as tshark does: without -f, --from and --to")
 

@@ -21,6 +21,9 @@ _ISO_DATE = re.compile(
     r"\d{4}-?\d\d-?\d\d(?:[T ]\d\d(?::?\d\d(?::?\d\d([.,]\d{1,9})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LEAST_EPOCH_S = 10**8
+"""Of a bare number: a smaller one would be a date before March 1973, and is a time after the first packet without its
+unit."""
 
 
 Quantity = click.ParamType[Any]
@@ -118,7 +121,11 @@ class When(Quantity):
         try:
             return Moment(_absolute_ns(value.strip()), is_relative=False)
         except (ValueError, InvalidOperation, OverflowError):
-            self.fail(f"{value!r} is not a moment like 12.5s, 2026-11-20T11:13:10Z or epoch seconds", param, ctx)
+            self.fail(
+                f"{value!r} is not a moment like 12.5s (after the first packet), 2026-11-20T11:13:10Z or epoch seconds",
+                param,
+                ctx,
+            )
 
 
 def _absolute_ns(text: str) -> int:
@@ -130,6 +137,8 @@ def _absolute_ns(text: str) -> int:
         found += int(fraction[1:].ljust(9, "0"))
     elif re.fullmatch(r"\d+(\.\d{1,9})?", text, re.ASCII):
         found = int(Decimal(text) * TIMES["s"])
+        if found < _LEAST_EPOCH_S * TIMES["s"]:
+            raise ValueError(text)
     else:
         raise ValueError(text)
     if not -(1 << 63) <= found < 1 << 63:

@@ -50,6 +50,9 @@ def _nops(capture: Capture) -> Batch:
     late = nops.select(is_late(nops, last))
     whole = capture.of_connection("time_last_ns", late.raw("connection"))
     until = awaited_until(late, whole, _closed_ns(capture, late))
+    # what is sent with the FIN has no time to be answered
+    had_time = (until > late.raw("request_ns")) | known(late, "response_ns")
+    late, whole, until = late.select(had_time), whole[had_time], until[had_time]
     has_answer = known(late, "response_ns")
 
     def word(is_from_initiator: bool, has_answer: bool, is_closed: bool) -> str:

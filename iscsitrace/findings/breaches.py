@@ -30,16 +30,16 @@ _AWAITED_NS: Final = 60_000_000_000
 _LOGIN: Final = ("L1", "L2", "L3", "L4", "L6", "M7")
 """Rules whose violation ends a login."""
 
-ADVICE: Final = {
-    side: (
-        Advice(
-            f"Correct the {side}: it breaks RFC 7143. Update its {what}, or report this to its maintainers with these "
-            "frames; `iscsitrace conformance` lists all rules that it breaks, `iscsitrace explain RULE` tells of one."
-        ),
+_SOFTWARE: Final = {"initiator": "driver or software", "target": "firmware or software"}
+
+
+def advice(each: Violated) -> Advice:
+    """What to do about the side that did this."""
+    return Advice(
+        f"Correct the {each.side}: it breaks RFC 7143. Update its {_SOFTWARE[each.side]}, or report this to its "
+        f"maintainers with these frames. `iscsitrace explain {each.rule.name}` describes the rule, `iscsitrace "
+        "conformance` lists all rules that it breaks."
     )
-    for side, what in (("initiator", "driver or software"), ("target", "firmware or software"))
-}
-"""By the side that breaks a rule."""
 
 
 def of_story(history: History) -> Sequence[Violated]:

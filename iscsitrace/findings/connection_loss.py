@@ -101,7 +101,7 @@ def _lost(history: History) -> Observation | None:
         spans=spans,
         sessions=history.sessions,
         is_final=bool(ended or in_vain),
-        advice=breaches.ADVICE[cause.side] if cause else advice,
+        advice=(breaches.advice(cause),) if cause else advice,
         points_to=f"the {cause.side}" if cause else worst.side,
     )
 

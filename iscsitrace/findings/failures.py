@@ -49,7 +49,7 @@ def _digests(case: Case) -> Observation | None:
         # corruption on the way would spare some of them
         text = f"{breaches.sentence_of(always[0], case.groups.start_ns)} {capital(text)}"
         worst = always[0].side
-        return Observation(text + by_whom, frames, advice=breaches.ADVICE[worst], points_to=f"the {worst}")
+        return Observation(text + by_whom, frames, advice=(breaches.advice(always[0]),), points_to=f"the {worst}")
     return Observation(text + by_whom, frames, points_to=side)
 
 

@@ -107,7 +107,7 @@ def _failed(history: History) -> Observation | None:
         spans=((found[0].first_ns, until_ns),),
         sessions=tuple(names) if later is None else tuple(sorted({*names, later.session["session"]})),
         is_final=True,
-        advice=breaches.ADVICE[cause.side]
+        advice=(breaches.advice(cause),)
         if cause
         else ((login_advice.PING,) if pings else ())
         + login_advice.of_outcomes((each.outcome, each.status) for each in found),

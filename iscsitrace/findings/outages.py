@@ -181,7 +181,7 @@ class _Evidence:
             )
         elif to_target or to_initiator:
             side = "target" if to_target else "initiator"
-            count = wording.count(to_target or to_initiator, "packet")
+            count = self._count(to_target or to_initiator)
             if self._was_up(is_target=bool(to_target)):
                 why = f", though packets of the {side} arrived: those to it were lost on the path"
             else:
@@ -254,6 +254,13 @@ class _Evidence:
         sent = self._arrived.raw("time_ns")[self._arrived.raw("to_target") != is_target]
         return bool(len(unanswered)) and bool(((sent > unanswered[0]) & (sent < unanswered[-1])).any())
 
+    def _count(self, packets: int) -> str:
+        """``5 packets``; ``one packet 5 times`` where the data were the same, and there are no others."""
+        which = np.stack([self._again.raw(name) for name in ("connection", "stream_offset_bytes", "payload_bytes")])
+        if packets > 1 and len(np.unique(which, axis=1).T) == 1:
+            return f"one packet {wording.times(packets)}"
+        return wording.count(packets, "packet")
+
     def _retransmitted(self, *, to_target: bool) -> int:
         return int((self._again.raw("to_target") == to_target).sum())
 
@@ -280,8 +287,8 @@ IO_OUTAGE: Final = Problem(
     condition="An outage (iscsitrace docs method 4) that did not begin with the loss of a connection.",
     evidence="The first commands that waited, the first retransmissions, and the first status after it. The cost is "
     "its length, also across a new login.",
-    example="Session 0 had no I/O for 3.2 s, from 1.02 s to 4.26 s: 1 READ command waited. TCP retransmitted 5 packets "
-    "to the target and got no ACK: the path or the target was down. I/O resumed on the same connection.",
+    example="Session 0 had no I/O for 3.2 s, from 1.02 s to 4.26 s: 1 READ command waited. TCP retransmitted one "
+    "packet 5 times to the target and got no ACK: the path or the target was down. I/O resumed on the same connection.",
     # the path fails for 3 s, or for as long as TCP takes for a loss
     shown_by=f"read {LAN} --fault black-out,for=3s",
     near_miss=f"read {LAN} --fault black-out,for=200ms",

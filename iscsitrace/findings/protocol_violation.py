@@ -34,8 +34,10 @@ def _violations(history: History) -> Observation | None:
     numbers = [each for each in own if each.rule.name in window]
     sentences = [breaches.sentence_of(worst, history.start_ns), *_followed(history, worst, loss, frozen)]
     sentences += [_of_numbers(history, each) for each in numbers]
-    sides = dict.fromkeys(each.side for each in every)
-    sentences += [text for side in sides if (text := _others(side, every, (worst, *numbers)))]
+    worst_of: dict[str, Violated] = {}
+    for each in every:
+        worst_of.setdefault(each.side, each)
+    sentences += [text for side in worst_of if (text := _others(side, every, (worst, *numbers)))]
     start_ns = worst.time_ns or history.start_ns
     return Observation(
         " ".join(sentences),
@@ -47,7 +49,7 @@ def _violations(history: History) -> Observation | None:
         sessions=tuple(sorted({each.session for each in every if each.session is not None})),
         is_final=is_failure,
         loses_data=breaches.loses_data(every),
-        advice=tuple(step for side in sides for step in breaches.ADVICE[side]),
+        advice=tuple(map(breaches.advice, worst_of.values())),
         points_to=f"the {worst.side}",
     )
 

@@ -243,7 +243,7 @@ def _timeouts(history: History) -> Observation | None:
         spans=tuple((each.from_ns, each.until_ns) for each in found),
         luns=luns,
         is_final=not worst.is_over,
-        advice=breaches.ADVICE[cause.side] if cause else None,
+        advice=(breaches.advice(cause),) if cause else None,
         points_to=side,
     )
 

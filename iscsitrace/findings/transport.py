@@ -347,7 +347,8 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     name="congestion_window_small",
     meaning="The sender has data and the receiver's window is open, but TCP waits for ACKs: its congestion window is "
     "smaller than the bandwidth-delay product, in slow start or after losses.",
-    condition=f"Congestion window takes {WORTH}, with fewer than {RESTARTS} restarts after idle periods.",
+    condition=f"Congestion window takes {WORTH}, with fewer than {RESTARTS} restarts after idle periods. A limit where "
+    "the sender lost no packets.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
     example="The target's packets were lost 205 times, and its TCP (Reno) slowed down.",
     # Reno that loses one packet in a hundred, or none; slow start takes 30 ms of either

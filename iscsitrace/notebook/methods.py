@@ -208,7 +208,7 @@ def page(trace: Trace) -> str:
 
 def _overview(trace: Trace) -> Iterator[Section]:
     yield Section("", (text(trace).strip("<>"),))
-    yield inputs.section(trace.inputs, trace.packet_count)
+    yield inputs.of_trace(trace)
     yield Section("", (summary.sessions_grid(list(trace.sessions.rows())[:ROWS]),))
     if counted := capture_health.by_name(trace.counters):
         yield Section("", (inputs.counters(counted),))

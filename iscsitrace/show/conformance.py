@@ -89,7 +89,7 @@ def as_dict(trace: Trace, found: Found) -> dict[str, Any]:
 
 def sections(trace: Trace, found: Found, *, is_verbose: bool = False) -> Iterator[Section]:
     """By side and rule, the worst first; where ``is_verbose`` each violation; then what could not be judged."""
-    yield inputs.section(trace.inputs, trace.packet_count)
+    yield inputs.of_trace(trace)
     if not trace.connections.raw("is_iscsi").any():
         yield Section("", ("no iSCSI session was found",))
         return

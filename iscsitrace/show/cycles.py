@@ -25,7 +25,7 @@ _FLAGS: Final = {
 _COLUMNS: Final = (*CYCLE_HEADINGS, "flags")
 _LEGS_COLUMNS: Final = (
     *("cycle", "time", "stream", "operation", "I/O size", "R2Ts", "latency", "initiator", "to target", "target"),
-    *("to initiator", "held by initiator's TCP", "by target's TCP", "frame"),
+    *("to initiator", "held by initiator's TCP", "held by target's TCP", "frame"),
 )
 READING: Final = (
     "flags: S status in the last Data-In; rexmt retransmission; missing: packets are missing from the capture; "

@@ -59,7 +59,7 @@ def as_dict(trace: Trace, diagnosis: Diagnosis, by: Sequence[str] = (), sessions
 
 def sections_by(trace: Trace, diagnosis: Diagnosis, by: Sequence[str], choice: Choice) -> Iterator[Section]:
     """The verdicts of sessions by each of these as text, below the headline of the capture."""
-    yield inputs.section(trace.inputs, trace.packet_count)
+    yield inputs.of_trace(trace)
     shown = Shown(trace, diagnosis, choice)
     if diagnosis.headline and not shown.is_requested:
         yield Section("", ("", diagnosis.headline.text))
@@ -69,7 +69,7 @@ def sections_by(trace: Trace, diagnosis: Diagnosis, by: Sequence[str], choice: C
 def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Section]:
     """The diagnosis as text: headlines, what to do, and where the time went; all details where they are asked for."""
     shown = Shown(trace, diagnosis, choice)
-    yield inputs.section(trace.inputs, trace.packet_count)
+    yield inputs.of_trace(trace)
     if not shown.subjects:
         yield Section("", ("no iSCSI session was found",))
     yield Section("", ("", *_verdicts(diagnosis, shown)))
@@ -221,11 +221,18 @@ def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
             yield f"    Same verdict for {wording.count(len(others), f'more {kind}', f'more {kind}s')}: {listed}."
 
 
+_EXCLUDED: Final = {
+    "idle": "idle gaps between bursts of I/O",
+    "scan": "commands that move no data",
+    "flush": "SYNCHRONIZE CACHE",
+}
+"""Of the time from first command to last status what is not I/O time, by its use."""
+
+
 def _time(label: str, time: Budget | None, findings: Sequence[Finding]) -> Iterator[Section]:
     if not time or not time.jobs_ns:
         return
-    words = {"idle": "no command in flight", "scan": "commands that move no data", "flush": "SYNCHRONIZE CACHE"}
-    excluded = [f"{words[use]} {cells.seconds(amount)} s" for use, amount in time.uses_ns.items() if amount]
+    excluded = [f"{_EXCLUDED[use]} {cells.seconds(amount)} s" for use, amount in time.uses_ns.items() if amount]
     yield Section(
         f"Time breakdown of {label}: {cells.seconds(time.jobs_ns)} s of I/O time",
         (

@@ -81,7 +81,7 @@ def sections(
 ) -> Iterator[Section]:
     """The comparison: what broke, the answer, then what it rests on."""
     for name, trace, side in zip("AB", traces, (a, b), strict=True):
-        yield inputs.section(trace.inputs, trace.packet_count)
+        yield inputs.of_trace(trace)
         target = side.target_name or "target name unknown: its login was not captured"
         yield Section("", (f"{name}: session {side.session}, {target}",))
     broke = [

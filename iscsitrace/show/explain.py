@@ -41,16 +41,21 @@ if TYPE_CHECKING:
 _HEADINGS: Final = {"cycles": CYCLE_HEADINGS, "events": HEADINGS}
 RANKS: Final = {
     "failure": "something broke",
-    "slowness": f"a problem, from {amounts.percent(WARNING)} of the I/O time on",
+    "slowness": "a problem",
     "limit": "a limit of the path or the load, never a warning",
     "note": "a note",
 }
 """In the order of pages."""
+_BY_SHARE: Final = (
+    f" from {amounts.percent(WARNING)} of the I/O time on, unless the condition says otherwise; below that a note"
+)
 
 
 def facts(problem: Problem) -> Iterator[tuple[str, str]]:
     """What is to know of it beside its meaning and its advice."""
-    yield "Rank", RANKS[problem.rank]
+    # a severity of its own is a warning whatever the share
+    decides_share = problem.rank == "slowness" and problem.severity is None
+    yield "Rank", RANKS[problem.rank] + (_BY_SHARE if decides_share else "")
     yield "Condition", problem.condition
     yield "Evidence", problem.evidence
     yield "Example", problem.example

@@ -42,6 +42,12 @@ def sections_of_places(document: Mapping[str, Any]) -> Iterator[Section]:
         yield places.section(document["places"])
 
 
+def of_trace(trace: Trace) -> Section:
+    """``section`` of a trace; of several taps the captures of each, from the initiator to the target."""
+    taps = [tap.trace for tap in cast("TappedTrace", trace).tap_list] if trace.is_tapped else [trace]
+    return Section("", tuple(block for tap in taps for block in section(tap.inputs, tap.packet_count).blocks))
+
+
 def section(inputs: Iterable[Mapping[str, Any]], read_count: int | None = None) -> Section:
     """One line per capture; and how many packets of them were read, where a filter or a time left out some."""
     every = [*inputs]

@@ -91,10 +91,11 @@ def _headings(lines: list[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def show(text: str) -> None:
-    """A page: in a pager on a terminal, drawn by Rich where it is installed; else as it is."""
+    """A page: on a terminal in a pager, drawn by Rich where it is installed; elsewhere as it is."""
     if not sys.stdout.isatty():
         click.echo(text, nl=False)
         return
+    text = _LINK.sub(_named, text)
     try:
         from rich.console import Console
         from rich.markdown import Markdown
@@ -104,7 +105,7 @@ def show(text: str) -> None:
     console = Console()
     console.width = min(console.width, _WIDTH)
     with console.capture() as drawn:
-        console.print(Markdown(_LINK.sub(_named, text)))
+        console.print(Markdown(text))
     click.echo_via_pager(drawn.get())
 
 

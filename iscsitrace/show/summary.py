@@ -62,7 +62,7 @@ def sections_by(trace: Trace, by: Sequence[str], top: int) -> Iterator[Section]:
     from iscsitrace.relate.loads import Loads
     from iscsitrace.show import loads
 
-    yield inputs.section(trace.inputs, trace.packet_count)
+    yield inputs.of_trace(trace)
     found = Loads(trace.table)
     yield Section("", (loads.READING, *(loads.grid(name, found.by(name), top) for name in by)))
 

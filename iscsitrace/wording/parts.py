@@ -65,7 +65,7 @@ PARTS: Final = (
     Part(
         "initiator_think",
         "initiator idle",
-        "no commands in flight",
+        "no commands in flight; I/O time has only pauses of up to 100 ms in a steady load",
         "initiator-bound",
         "pauses of the initiator between I/Os",
         "i",

@@ -142,7 +142,7 @@ def test_idle_gaps_are_reported(diagnose: Diagnose) -> None:
     lines = diagnose(story.pause(1_000 * MS).task(("transfer", MS)), "-v").stdout.splitlines()
     # 205 ms of the sick session, eight pauses and nine commands more
     place = lines.index("Time breakdown of session 0: 0.222000 s of I/O time")
-    assert lines[place + 1] == "excluded: no command in flight 1.000000 s"
+    assert lines[place + 1] == "excluded: idle gaps between bursts of I/O 1.000000 s"
     assert ["initiator", "idle", "8.000", "4"] in [line.split() for line in lines]
 
 

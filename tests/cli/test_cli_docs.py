@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -85,6 +87,17 @@ def test_links_in_a_terminal() -> None:
     text = "[method.md](method.md#a), [the rules](conformance.md), [RFC](https://x.org), ![A plot](images/a.png)"
     shown = "`iscsitrace docs method`, the rules (`iscsitrace docs conformance`), RFC, *(picture: A plot)*"
     assert pages._LINK.sub(pages._named, text) == shown
+
+
+def test_a_terminal_without_rich_has_no_addresses_of_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    monkeypatch.setattr(click, "echo_via_pager", shown.append)
+    pages.show(pages.page("index"))
+    (text,) = shown
+    assert "*(picture: The live view)*" in text
+    assert "![" not in text
 
 
 def test_every_page_that_is_named_exists() -> None:

@@ -40,6 +40,18 @@ def test_the_page_of_a_finding_is_that_of_the_docs(name: str) -> None:
     )
 
 
+def test_the_rank_tells_when_a_finding_is_a_note() -> None:
+    ranks = {
+        name: next(text for fact, text in explained.facts(each) if fact == "Rank") for name, each in PROBLEMS.items()
+    }
+    for name, problem in PROBLEMS.items():
+        # by the rule of the findings themselves, at a share too small for users to notice
+        is_note = problem._severity(problem.rank, 0.1) == "info"
+        assert ("below that a note" in ranks[name]) == (problem.rank == "slowness" and is_note), name
+    assert "unless the condition says otherwise" in ranks["slow_target"]
+    assert ranks["latency_outliers"] == "a problem"
+
+
 def test_another_name_is_refused_with_names_like_it() -> None:
     code, text = explain("losses_of")
     assert code == 2
@@ -81,6 +93,7 @@ def test_findings_of_several_taps_are_declared() -> None:
         ("RTT", "round-trip time"),
         ("lost s", "time that the finding cost"),
         ("read % of line", "share of the line's rate"),
+        ("held by target's TCP", "its TCP held back"),
     ],
 )
 def test_short_words_of_tables_are_explained(name: str, meaning: str) -> None:
@@ -100,7 +113,7 @@ def test_words_of_the_output_are_explained(name: str) -> None:
     ("names", "meaning"),
     [
         (("propagation", "network RTT", "network_rtt", "Network RTT"), "network delay in both directions"),
-        (("initiator_think", "initiator idle", "initiator_idle"), "no commands in flight"),
+        (("initiator_think", "initiator idle", "initiator_idle"), "only pauses of up to 100 ms"),
         (("status wait", "Status wait"), "Heading of cycles, column status_wait_ns: "),
         (("QD",), "Heading of cycles, column queue_depth: "),
         (("PDUs",), "Heading of cycles, column data_pdu_count: "),
@@ -166,6 +179,13 @@ def test_a_name_of_several_things_has_the_page_of_each() -> None:
     assert "Plot: " in text
 
 
+@pytest.mark.parametrize(("name", "other"), [("problem", "Heading: "), ("unknown", "Part of the time breakdown")])
+def test_a_verdict_is_explained_beside_its_other_meaning(name: str, other: str) -> None:
+    _, text = explain(name)
+    assert "the verdict" in text
+    assert other in text
+
+
 def test_a_rule_may_be_in_small_letters() -> None:
     assert explain("d18") == explain("D18")
     assert "RFC 7143 section 11.4.5" in explain("d18")[1]
@@ -191,6 +211,11 @@ def test_a_name_of_several_words_needs_no_quotes() -> None:
         ("Target Transfer Tag", "an R2T"),
         ("NOP-Out", "the target is there"),
         ("Padhye (PFTK) %", "with time-outs"),
+        ("healthy", "verdict that nothing is wrong"),
+        ("limited", "verdict that I/O is as fast as"),
+        ("spurious", "the bytes had arrived"),
+        ("long recovery", "200 ms or more"),
+        ("reinstated", "the same names and ISID"),
         ("MaxBurstLength", "Value: 512 to 16777215"),
     ],
 )

@@ -205,6 +205,7 @@ def test_help_lists_every_kind_and_imports_neither_numpy_nor_matplotlib(tmp_path
     )
     result = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout.splitlines()[-1] == "set()"
+    assert " [OPTIONS] KIND CAPTURE...\n" in result.stdout
     section = result.stdout.partition("Kinds:\n")[2].partition("Options:\n")[0]
     assert tuple(re.findall(r"^  (\w+)  +\S", section, re.MULTILINE)) == kinds.NAMES
 

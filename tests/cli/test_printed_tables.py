@@ -369,7 +369,7 @@ def test_diagnose(runs: Runs) -> None:
         assert (name, int(number)) == (kind, row[kind])
         assert is_amount(jobs, row["jobs_ns"] * UNITS["ns"], "s")
         for use, words in (
-            ("idle", "no command in flight"),
+            ("idle", "idle gaps between bursts of I/O"),
             ("scan", "commands that move no data"),
             ("flush", "SYNCHRONIZE CACHE"),
         ):

@@ -43,6 +43,12 @@ def test_every_session_is_shown_once(run: Run) -> None:
         assert "same traffic at 2 taps, from the initiator to the target: initiator.pcapng -> target" in result.stderr
 
 
+def test_the_diagnosis_names_the_captures_of_all_taps(run: Run) -> None:
+    ends = run.capture(), run.capture("target")
+    lines = called("diagnose", *reversed(ends)).stdout.splitlines()
+    assert [line.partition(": ")[0] for line in lines[:3]] == [*map(str, ends), ""]
+
+
 def test_named_taps_with_parts(run: Run, tmp_path: Path) -> None:
     parts = [
         with_fault(run.capture(), tmp_path / f"{number}.pcapng", Fault(first=first, last=last))

@@ -130,8 +130,11 @@ def of_terminal(sections: Iterable[Section], only: str) -> Iterator[Said]:
             subject, digits = subject_of(found.group(1)), found.group(2)
             yield printed("busy time", subject, digits, "s", "diagnose -v")
             yield from _of_breakdown(_breakdown(section), subject, "diagnose -v")
-            words = {"no command in flight": "idle", "commands that move no data": "scan", "SYNCHRONIZE CACHE": "flush"}
-            for use, amount in re.findall(r"([A-Za-z ]+) ([\d.]+) s", "".join(section.lines).removeprefix("excluded:")):
+            words = {"idle gaps between bursts of I/O": "idle", "commands that move no data": "scan"}
+            words["SYNCHRONIZE CACHE"] = "flush"
+            for use, amount in re.findall(
+                r"([A-Za-z/ ]+) ([\d.]+) s", "".join(section.lines).removeprefix("excluded:")
+            ):
                 yield printed(f"excluded: {words[use.strip()]}", subject, amount, "s", "diagnose -v")
         elif found := re.match(r"Findings of (session \d+)", section.title):
             yield from _of_findings(section.findings, found.group(1), "diagnose -v")

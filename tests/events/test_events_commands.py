@@ -173,6 +173,13 @@ def test_a_nop_waits_no_longer_than_its_sender(how: dict[str, Any], until: float
     assert (row["text"], row["end_ns"]) == (f"NOP-Out without an answer{text}", at(until))
 
 
+def test_a_nop_that_is_sent_with_the_fin_has_no_time_for_an_answer() -> None:
+    told = Told()
+    told.session(0, 9, fin_to_target_ns=1.0)
+    told.add("nops", connection=0, request_ns=1.0, request_frame=6, is_ping=True, is_from_initiator=True)
+    assert events(told, "nop_timeout") == []
+
+
 @pytest.mark.parametrize("change", [{"is_ping": False}, {"request_ns": None}, {"gap": 1}])
 def test_nops_that_need_no_answer_or_whose_answer_may_be_missing(change: dict[str, Any]) -> None:
     told = Told()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -99,10 +100,24 @@ def test_one_that_does_not_end_in_the_capture_says_so() -> None:
     assert "I/O did not resume in the capture." in finding.text
 
 
-def test_retransmissions_point_to_the_path() -> None:
+def again(told: Told, instant: float, **columns: Any) -> None:
+    """A retransmission to the target."""
+    told.add("retransmissions", connection=0, to_target=True, time_ns=instant, frame=told._next_frame(), **columns)
+
+
+def test_one_packet_that_is_retransmitted_again_and_again() -> None:
     told = stalled()
     for instant in (0.3, 0.9, 2.1):
-        told.add("retransmissions", connection=0, to_target=True, time_ns=instant, frame=told._next_frame())
+        again(told, instant, stream_offset_bytes=48, payload_bytes=48)
+    finding = found(told.diagnosis())
+    assert finding
+    assert "TCP retransmitted one packet 3 times to the target and got no ACK: the path or" in finding.text
+
+
+def test_retransmissions_point_to_the_path() -> None:
+    told = stalled()
+    for number, instant in enumerate((0.3, 0.9, 2.1)):
+        again(told, instant, stream_offset_bytes=number)
     finding = found(told.diagnosis())
     assert finding
     assert "TCP retransmitted 3 packets to the target and got no ACK: the path or the target was down." in finding.text
@@ -119,16 +134,16 @@ def test_a_target_whose_packets_arrive_was_up(sent_s: float, was_up: bool) -> No
     before the last retransmission: that is answered.
     """
     told = stalled()
-    for instant in (0.3, 0.9, 2.1):
-        told.add("retransmissions", connection=0, to_target=True, time_ns=instant, frame=told._next_frame())
+    for number, instant in enumerate((0.3, 0.9, 2.1)):
+        again(told, instant, stream_offset_bytes=number)
     told.add(
         "retransmissions", connection=0, to_target=False, time_ns=sent_s, frame=told._next_frame(), is_spurious=True
     )
     finding = found(told.diagnosis())
     assert finding
-    again = "TCP retransmitted 3 packets to the target and got no ACK"
+    said = "TCP retransmitted 3 packets to the target and got no ACK"
     why = ", though packets of the target arrived: those to it were lost on the path."
-    assert f"{again}{why if was_up else ': the path or the target was down.'}" in finding.text
+    assert f"{said}{why if was_up else ': the path or the target was down.'}" in finding.text
     assert finding.points_to == ("the path" if was_up else "the path or the target")
 
 

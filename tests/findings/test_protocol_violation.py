@@ -93,6 +93,9 @@ def test_an_error_is_a_failure_and_the_sides_are_told_apart() -> None:
         "rule S9 (once). The initiator broke rule D1 (once)."
     )
     assert [step.split(":")[0] for step in finding.advice] == ["Correct the target", "Correct the initiator"]
+    # each names the worst rule of its side
+    named = [re.findall(r"`iscsitrace explain (\w+)`", step) for step in finding.advice]
+    assert named == [["D7"], ["D1"]]
 
 
 def test_lost_data_lead_before_any_outage() -> None:

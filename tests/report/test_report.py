@@ -348,6 +348,13 @@ def test_markup_of_advice_is_code_and_nothing_else() -> None:
     assert page.unbroken("64 KiB in 14.1 s, 5 % of 12 states") == "64\xa0KiB in 14.1\xa0s, 5\xa0% of 12 states"
 
 
+def test_notes_have_code_and_no_dash_of_a_list() -> None:
+    lines = ("- windows: see `cycles`", Grid("none", ("a",), (), notes=("by `explain` <b>",)))
+    text = page.fragment([Section("X", lines, "x")])
+    assert "<p>windows: see <code>cycles</code></p>" in text
+    assert '<p class="note">by <code>explain</code> &lt;b&gt;</p>' in text
+
+
 def test_markdown_code_cannot_be_ended_from_within() -> None:
     assert markdown.code("a``b|c`") == "``` a``b\\|c` ```"
 

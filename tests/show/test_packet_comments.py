@@ -219,7 +219,7 @@ def test_packets_are_byte_for_byte_those_of_the_capture(tmp_path: Path) -> None:
         (("-o", "x"), "--annotate names its file"),
         (("--format", "csv"), "--annotate names its file"),
         (("--sidecar",), "--annotate names its file"),
-        ((str(SAMPLES / "medium-error" / "capture.pcapng.gz"),), "--annotate takes one capture file"),
+        ((str(SAMPLES / "medium-error" / "capture.pcapng.gz"),), "file: run it for each tap in turn"),
     ],
 )
 def test_what_goes_with_it(options: tuple[str, ...], line: str, tmp_path: Path) -> None:

@@ -183,8 +183,7 @@ def _export_annotated(capture_input: CaptureInput, path: Path, *, is_forced: boo
     from iscsitrace.show import files as output_file
 
     sources = capture_input.sources
-    if len(sources) != 1 or sources[0] == "-":
-        raise click.UsageError("--annotate takes one capture file (join several with mergecap)")
+    capture_input.require_one_file("--annotate")
     output_file.check(path, is_forced=is_forced, inputs=sources)
     trace = capture_input.read(annotation.TABLES, written=[path.parent])
     diagnosis = examine_trace(trace)

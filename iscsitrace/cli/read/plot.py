@@ -77,7 +77,7 @@ class PlotCommand(SectionedCommand):
     cls=PlotCommand,
     epilog="Example:  iscsitrace plot sequence --cycle 37 -o slow-read.png capture.pcapng",
 )
-@click.argument("kind", type=_KindName(kinds.NAMES))
+@click.argument("kind", type=_KindName(kinds.NAMES), metavar="KIND")
 @takes_captures
 @click.option(
     "-o",
