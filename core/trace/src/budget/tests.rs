@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 use super::scope::Scope;
 use super::{Between, SHARE, by_shares};
 use crate::iscsi::session::succession::Succession;
-use crate::senders::timeline::{Excess, Limited, Timeline};
+use crate::senders::load::Excess;
+use crate::senders::timeline::{Limited, Timeline};
 use crate::tables::{
     Budget, BudgetRow, Connection, CycleRow, NULL_NS, NULL_U32, NULL_U64, Round, Session, Tables, budget_part as part,
     ended_by, in_flight,

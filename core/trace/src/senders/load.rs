@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
 use super::observation::Observation;
-use super::timeline::Excess;
 use crate::tables::{NULL_NS, RttWindow, RttWindows, SenderRow};
 
 /// The length of a window, from a multiple of it on.
@@ -31,8 +30,10 @@ const LONGER_MIN_NS: i64 = 2_000_000;
 const LONGER_PARTS: i64 = 8;
 /// The least of fewer samples in a window may be a host's own time.
 const WINDOW_SAMPLES_MIN: u32 = 4;
-/// One packet in a window is no mean.
-const LATE_MIN: u32 = 2;
+/// One packet in a window is no mean,
+const LATE_COUNT_MIN: u32 = 2;
+/// and clocks of milliseconds, and virtual hosts, make packets seem late by less than this time.
+const LATE_MIN_NS: i64 = 4_000_000;
 /// A line has one rate: in so many windows,
 const WINDOWS_MIN: usize = 4;
 /// their rates deviate by this part of the mean (standard deviation).
@@ -156,7 +157,7 @@ impl Load {
         // of both directions the least
         found.dedup_by_key(|window| window.time_ns);
         let measured_count = found.len();
-        for late in self.late.iter().filter(|late| late.count >= LATE_MIN && is_longer(late.mean_ns(), path_ns)) {
+        for late in self.late.iter().filter(|late| late.is_longer(path_ns)) {
             // one way: the other one varies as much, and a wait is one of each
             let (time_ns, by_ns) = (late.time_ns, 2 * late.mean_ns());
             match found[..measured_count].binary_search_by_key(&time_ns, |window| window.time_ns) {
@@ -215,6 +216,17 @@ pub struct At {
     pub in_flight: [i64; 2],
     /// The payload of a full segment.
     pub segment: i64,
+}
+
+/// By how much the RTT of a path exceeded its least in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Excess {
+    /// The start of the window.
+    pub time_ns: i64,
+    /// The excess.
+    pub by_ns: i64,
+    /// That of packets sent with nothing in flight: none of it is a queue of the connection's own.
+    pub unloaded_ns: i64,
 }
 
 /// A queue that never emptied while data were in flight.
@@ -283,6 +295,10 @@ struct Late {
 impl Late {
     fn mean_ns(&self) -> i64 {
         self.sum_ns / i64::from(self.count.max(1))
+    }
+
+    fn is_longer(&self, path_ns: i64) -> bool {
+        self.count >= LATE_COUNT_MIN && self.mean_ns() >= LATE_MIN_NS.max(path_ns / LONGER_PARTS)
     }
 }
 

@@ -1,24 +1,13 @@
 //! Input of the time breakdown from one connection's TCP.
 
 use super::deliveries::Deliveries;
-use super::load::StandingQueue;
+use super::load::{Excess, StandingQueue};
 use super::silence::Silence;
 use crate::stream::progress::Progress;
 use iscsitrace_wire::frame::Address;
 use serde::{Deserialize, Serialize};
 use std::iter;
 use std::sync::Arc;
-
-/// By how much the RTT of a path exceeded its least in a window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Excess {
-    /// The start of the window.
-    pub time_ns: i64,
-    /// The excess.
-    pub by_ns: i64,
-    /// That of packets sent with nothing in flight: none of it is a queue of the connection's own.
-    pub unloaded_ns: i64,
-}
 
 /// A span in which a sender was limited, or whose cause is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

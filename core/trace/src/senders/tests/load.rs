@@ -1,8 +1,7 @@
 //! The RTT under load, and the queue that stands before the data.
 
 use super::*;
-use crate::senders::load::Load;
-use crate::senders::timeline::Excess;
+use crate::senders::load::{Excess, Load};
 use crate::tables::NULL_NS;
 
 /// A client beside the tap with always so many segments in flight, to a server 20 ms away: each pair of segments is
@@ -79,7 +78,7 @@ fn a_path_whose_delay_varies_takes_longer_than_at_its_least_and_has_no_queue_for
 #[test]
 fn packets_sent_late_after_each_other_take_longer_where_no_answer_tells_of_both_ways() {
     // by their timestamps; the RTT is 20 ms
-    for (late_ms, excess_ms) in [([0, 4], None), ([0, 6], Some(6)), ([20, 20], Some(40))] {
+    for (late_ms, excess_ms) in [([0, 6], None), ([0, 8], Some(8)), ([20, 20], Some(40))] {
         let mut load = Load::new(false);
         for (place, late_ms) in late_ms.into_iter().enumerate() {
             load.arrive_late(place as i64 * 100 * MS, late_ms * MS);
