@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -11,10 +12,12 @@ from typing import Final
 
 import click
 
-from iscsitrace.errors import InputInvalid
+from iscsitrace.errors import InputInvalid, OutputExists
 
 FOLDER: Final = Path(__file__).parents[1] / "pages"
 """In the source tree a link to docs/, which has the pages for developers as well; a wheel has those of ``NAMES``."""
+SAMPLES: Final = Path(__file__).parents[1] / "samples"
+"""The sample captures; in the source tree a link."""
 NAMES: Final = (
     *("index", "tutorial", "capture", "two-taps", "watch", "report", "diff", "fleet", "plugins", "notebooks"),
     *(
@@ -38,6 +41,19 @@ _COMMENT = re.compile(r"<!--.*?-->\n*", re.DOTALL)
 """Of those who edit a page."""
 _WIDTH = 120
 """Columns of text on a wider terminal."""
+
+
+def write_samples(folder: Path) -> None:
+    """Writes the sample captures into a new folder.
+
+    OutputExists if it exists; InputInvalid if it cannot be written.
+    """
+    try:
+        shutil.copytree(SAMPLES, folder)
+    except FileExistsError as error:
+        raise OutputExists(f"{folder} exists; nothing was written") from error
+    except OSError as error:
+        raise InputInvalid(f"cannot write {folder}: {error.strerror or 'not every file was written'}") from error
 
 
 def titles() -> Iterator[tuple[str, str]]:

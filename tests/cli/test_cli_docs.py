@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import click
 import pytest
@@ -52,6 +53,18 @@ def printed() -> Iterator[tuple[str, str]]:
 @cache
 def texts() -> tuple[tuple[str, str], ...]:
     return tuple(printed())
+
+
+def test_the_samples_of_the_tutorial_are_written_into_a_new_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "samples"
+    assert run("--samples", str(folder)) == ""
+    named = set(re.findall(r"samples/([\w./-]+\.gz)", pages.page("tutorial")))
+    assert named
+    assert all((folder / name).read_bytes() == (docs.ROOT / "samples" / name).read_bytes() for name in named)
+    for there, words in ((folder, "exists; nothing was written"), (Path("/proc/samples"), "cannot write")):
+        result = CliRunner().invoke(main, ["docs", "--samples", str(there)])
+        assert result.exit_code == 2
+        assert words in result.output
 
 
 def test_pages_of_the_package_are_those_of_the_command() -> None:
