@@ -162,9 +162,9 @@ _MARKERS: Final = dict(
         strict=True,
     )
 )
-COLORS: Final = {INFO: style.GREEN, WARNING: style.ORANGE, DATA_LOSS: style.PURPLE, ERROR: style.VERMILLION}
+COLORS: Final = {INFO: style.GREY, WARNING: style.ORANGE, DATA_LOSS: style.PURPLE, ERROR: style.VERMILLION}
 OUTAGE: Final = "outage: no I/O completes"
-_MEANINGS: Final = {ERROR: "error", WARNING: "warning", DATA_LOSS: "missing from the capture", INFO: "expected"}
+_MEANINGS: Final = {ERROR: "error", WARNING: "warning", DATA_LOSS: "missing from the capture", INFO: "information"}
 _THIN: Final = "x_"
 _KEY_COLUMNS: Final = 6
 _KEY_POINTS: Final = 7.5
