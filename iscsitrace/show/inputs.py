@@ -44,8 +44,11 @@ def sections_of_places(document: Mapping[str, Any]) -> Iterator[Section]:
 
 def of_trace(trace: Trace) -> Section:
     """``section`` of a trace; of several taps the captures of each, from the initiator to the target."""
-    taps = [tap.trace for tap in cast("TappedTrace", trace).tap_list] if trace.is_tapped else [trace]
-    return Section("", tuple(block for tap in taps for block in section(tap.inputs, tap.packet_count).blocks))
+    if not trace.is_tapped:
+        return section(trace.inputs, trace.packet_count)
+    taps = [tap.trace for tap in cast("TappedTrace", trace).tap_list]
+    blocks = (block for tap in taps for block in section(tap.inputs, tap.packet_count).blocks)
+    return Section("", (*blocks, "times and frame numbers are those of the first"))
 
 
 def section(inputs: Iterable[Mapping[str, Any]], read_count: int | None = None) -> Section:
