@@ -46,7 +46,8 @@ def test_every_session_is_shown_once(run: Run) -> None:
 def test_the_diagnosis_names_the_captures_of_all_taps(run: Run) -> None:
     ends = run.capture(), run.capture("target")
     lines = called("diagnose", *reversed(ends)).stdout.splitlines()
-    assert [line.partition(": ")[0] for line in lines[:3]] == [*map(str, ends), ""]
+    whose = "times and frame numbers are those of the first"
+    assert [line.partition(": ")[0] for line in lines[:4]] == [*map(str, ends), whose, ""]
 
 
 def test_named_taps_with_parts(run: Run, tmp_path: Path) -> None:
