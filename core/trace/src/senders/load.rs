@@ -159,7 +159,7 @@ impl Load {
         let measured_count = found.len();
         for late in self.late.iter().filter(|late| late.is_longer(path_ns)) {
             // one way: the other one varies as much, and a wait is one of each
-            let (time_ns, by_ns) = (late.time_ns, 2 * late.mean_ns());
+            let (time_ns, by_ns) = (late.time_ns, late.mean_ns().saturating_mul(2));
             match found[..measured_count].binary_search_by_key(&time_ns, |window| window.time_ns) {
                 Ok(place) => found[place].unloaded_ns = by_ns,
                 Err(_) if self.is_measured(time_ns) => {}
