@@ -92,6 +92,10 @@ def test_a_poor_capture_gets_no_headline_if_it_hides_the_limiter() -> None:
     )
     story = Story().tasks(10, ("propagation", 17 * MS), ("unknown", 16 * MS))
     assert story.opinion().headline.text.startswith("Session 0 is limited by network latency. ")
+    # beside data that pass most of the time it hides nothing
+    for transfer, name in ((80, "none"), (79, "capture_poor")):
+        story = Story().tasks(10, ("transfer", transfer * MS), ("unknown", (100 - transfer) * MS))
+        assert story.opinion().headline.name == name
     story = Story(rtt_to_target_ns=None).tasks(10, ("target_service", 17 * MS))
     assert story.opinion().headline.text == (
         "Session 0: the capture is too poor for a verdict. The RTT to one side or both was not measured."

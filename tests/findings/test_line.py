@@ -294,6 +294,9 @@ def test_a_queue_that_empties_between_bursts_is_no_standing_one(count: int, stan
         # by half
         (16 * MS, 24 * MS, True),
         (16 * MS, 23.9 * MS, False),
+        # of a long path by 10 ms
+        (70 * MS, 80 * MS, True),
+        (70 * MS, 79.9 * MS, False),
         # and by more than hosts take to answer
         (0.2 * MS, 0.7 * MS, True),
         (0.2 * MS, 0.69 * MS, False),
