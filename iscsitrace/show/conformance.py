@@ -33,6 +33,8 @@ class Found:
 
     rules: tuple[Rule, ...]
     """The rules that were looked for."""
+    sides: tuple[str, ...]
+    """The sides whose violations were."""
     rows: Table
     """Each violation by itself, in order of time."""
     every: Sequence[Violated]
@@ -54,7 +56,8 @@ def found(trace: Trace, names: Collection[str] = (), side: str | None = None) ->
     asked = {rule.name for rule in sought}
     is_asked = [row["rule"] in asked and side in (None, row["side"]) for row in every.rows(("rule", "side"))]
     rows = every.select(np.flatnonzero(is_asked))
-    return Found(sought, rows, violations.violated(rows, sessions), tuple(violations.unjudged(trace.table)))
+    sides = SIDES if side is None else (side,)
+    return Found(sought, sides, rows, violations.violated(rows, sessions), tuple(violations.unjudged(trace.table)))
 
 
 def as_dict(trace: Trace, found: Found) -> dict[str, Any]:
@@ -101,7 +104,7 @@ def sections(trace: Trace, found: Found, *, is_verbose: bool = False) -> Iterato
     for side in guilty:
         lines = [line for group in groups if group[0].side == side for line in _lines(group, start_ns)]
         yield Section(f"The {side} breaks RFC 7143", tuple(lines))
-    for side in SIDES:
+    for side in found.sides:
         of_side = [rule for rule in found.rules if side in rule.sides]
         if guilty and side not in guilty and of_side:
             yield Section("", (f"No violation of {_looked_for(of_side)} by the {side} was seen.",))

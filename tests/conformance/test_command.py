@@ -45,6 +45,9 @@ def test_a_breach_has_its_rule_section_sentence_places_and_filter(breach: Path) 
     assert code == 0
     assert "\nThe initiator breaks RFC 7143\n" in text
     assert "The target breaks" not in text
+    assert re.search(r"\nNo violation of \d+ rules by the target was seen\.\n", text)
+    # of a side that nobody asked for nothing is known
+    assert "by the target was seen" not in run("conformance", "--side", "initiator", breach)[1]
     line = re.search(r"  D1 \(warning, RFC 7143 section 13\.11\), 3 times, first at 0\.\d{6} s: (.*)\n", text)
     assert line
     assert line[1] == f"The initiator sent {BYTES} bytes of immediate data although ImmediateData=No was agreed."
