@@ -78,7 +78,7 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
 
 
 def _longest(starts: Array, ends: Array) -> Span:
-    """From when until when nearly all was transferred, without the little that a second or more parts from it."""
+    """The span of nearly all transfers: a small part a second or more before or after the rest does not count."""
     first = np.flatnonzero(np.append(True, starts[1:] - ends[:-1] >= ENDED_NS))
     sums_ns = np.add.reduceat(ends - starts, first)
     longest = int(np.argmax(sums_ns))

@@ -48,7 +48,7 @@ def of_trace(trace: Trace) -> Section:
         return section(trace.inputs, trace.packet_count)
     taps = [tap.trace for tap in cast("TappedTrace", trace).tap_list]
     blocks = (block for tap in taps for block in section(tap.inputs, tap.packet_count).blocks)
-    return Section("", (*blocks, "times and frame numbers are those of the first"))
+    return Section("", (*blocks, "times and frame numbers are from the first capture"))
 
 
 def section(inputs: Iterable[Mapping[str, Any]], read_count: int | None = None) -> Section:

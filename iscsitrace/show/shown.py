@@ -76,7 +76,7 @@ class Shown:
             *((f"session {number}", diagnosis.sessions[number]) for number in sessions),
             *((f"connection {number}", diagnosis.connections[number]) for number in connections),
         ]
-        """Each with its label, the worst first where not all are shown. The only connection of a session is in that."""
+        """Each with its label, the worst first where not all are shown. A session stands for its only connection."""
 
     @cached_property
     def alike(self) -> dict[str, list[str]]:

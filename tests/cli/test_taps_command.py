@@ -46,7 +46,7 @@ def test_every_session_is_shown_once(run: Run) -> None:
 def test_the_diagnosis_names_the_captures_of_all_taps(run: Run) -> None:
     ends = run.capture(), run.capture("target")
     lines = called("diagnose", *reversed(ends)).stdout.splitlines()
-    whose = "times and frame numbers are those of the first"
+    whose = "times and frame numbers are from the first capture"
     assert [line.partition(": ")[0] for line in lines[:4]] == [*map(str, ends), whose, ""]
 
 

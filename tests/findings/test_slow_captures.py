@@ -139,7 +139,6 @@ ROWS: Final[Mapping[str, Row]] = {
         )
         for operation in ("read", "write")
     },
-    # 6 to 10 ms each way: the path is what limits it, whoever waits for a late packet
     # each R2T comes 4 ms after the least RTT; so do the ACKs of data on the same path
     "a near path whose delay varies, and writes with R2Ts": _row(
         "write --block-size 64K --bytes 8M --queue-depth 2 --one-way-delay 0.4ms --set jitter=2.6ms --rate 140Mbit "
@@ -148,6 +147,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "none",
         never="r2t_late slow_target",
     ),
+    # 6 to 10 ms each way: the path is what limits it, whoever waits for a late packet
     "a jittering path": _row(
         "read --block-size 64K --bytes 8M --one-way-delay 6ms --set jitter=4ms --rate 1Gbit --service-delay 0.5ms",
         "limited",

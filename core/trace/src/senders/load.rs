@@ -47,7 +47,7 @@ pub struct Load {
     /// The latest RTT from the tap to each host.
     legs_ns: [Option<i64>; 2],
     senders: [UnderLoad; 2],
-    /// By how much longer than the fastest packets took that were sent with nothing in flight; the last window is open.
+    /// The delay, beyond that of the fastest, of packets sent with nothing in flight; the last window is open.
     late: Vec<Late>,
 }
 
@@ -91,7 +91,7 @@ impl Load {
         }
     }
 
-    /// A packet of a far host, sent with nothing in flight, took so much longer to the tap than the fastest.
+    /// A packet of a far host, sent with nothing in flight, reached the tap so much later than the fastest would have.
     pub fn arrive_late(&mut self, time_ns: i64, late_ns: i64) {
         let begun_ns = begin_of(time_ns);
         if self.late.last().is_none_or(|window| window.time_ns < begun_ns) {
@@ -136,9 +136,7 @@ impl Load {
         is_queue(median_ns.saturating_sub(path_ns), path_ns)
     }
 
-    /// How much longer the path took than at its least, where a queue stood on it or its delay varies: the start of each window,
-    /// and by how much.
-    /// `path_ns` is the RTT of the path.
+    /// How much longer the path took than at its least, where a queue stood on it or its delay varies. `path_ns` is the RTT of the path.
     pub fn excess(&self, path_ns: Option<i64>) -> Vec<Excess> {
         let Some(path_ns) = path_ns else { return Vec::new() };
         let mut found: Vec<Excess> = self
@@ -146,7 +144,7 @@ impl Load {
             .iter()
             .flat_map(|sender| &sender.windows)
             .filter(|window| window.count >= WINDOW_SAMPLES_MIN)
-            .filter(|window| is_longer(window.mean_ns().saturating_sub(path_ns), path_ns))
+            .filter(|window| is_longer(window.mean_ns().saturating_sub(path_ns), LONGER_MIN_NS, path_ns))
             .map(|window| Excess {
                 time_ns: window.time_ns,
                 by_ns: window.most_ns().saturating_sub(path_ns),
@@ -298,7 +296,7 @@ impl Late {
     }
 
     fn is_longer(&self, path_ns: i64) -> bool {
-        self.count >= LATE_COUNT_MIN && self.mean_ns() >= LATE_MIN_NS.max(path_ns / LONGER_PARTS)
+        self.count >= LATE_COUNT_MIN && is_longer(self.mean_ns(), LATE_MIN_NS, path_ns)
     }
 }
 
@@ -443,9 +441,9 @@ fn is_queue(excess_ns: i64, path_ns: i64) -> bool {
     excess_ns >= QUEUE_MIN_NS.max(path_ns / QUEUE_PARTS)
 }
 
-/// Whether a path takes longer than at its least.
-fn is_longer(excess_ns: i64, path_ns: i64) -> bool {
-    excess_ns >= LONGER_MIN_NS.max(path_ns / LONGER_PARTS)
+/// Whether a path takes longer than at its least, by this time or more.
+fn is_longer(excess_ns: i64, min_ns: i64, path_ns: i64) -> bool {
+    excess_ns >= min_ns.max(path_ns / LONGER_PARTS)
 }
 
 fn begin_of(time_ns: i64) -> i64 {

@@ -66,7 +66,7 @@ pub struct WindowHold {
     sent: i64,
     /// When the last packet was sent.
     last_ns: Option<i64>,
-    /// How much longer it took to the tap than the fastest, to half a tick.
+    /// Its delay beyond that of the fastest packet, to half a tick.
     late_ns: Option<i64>,
     waits: VecDeque<Held>,
     spans: Vec<Held>,
@@ -161,7 +161,7 @@ impl WindowHold {
         self.timed_since_ns
     }
 
-    /// How much longer the last packet of new data took to the tap than the fastest one, where its timestamps tell.
+    /// The delay of the last packet of new data beyond that of the fastest one, where timestamps tell.
     pub fn late_ns(&self) -> Option<i64> {
         self.late_ns
     }

@@ -109,7 +109,7 @@ impl Sender {
         self.state
     }
 
-    /// How much longer the last packet of new data took to the tap than the fastest one, where that is known.
+    /// The delay of the last packet of new data beyond that of the fastest one, where timestamps tell.
     pub fn late_ns(&self) -> Option<i64> {
         self.hold.late_ns()
     }
