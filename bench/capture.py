@@ -29,7 +29,7 @@ from bench.process import machine
 from iscsitrace.errors import ToolMissing
 from iscsitrace.lab import peers
 from iscsitrace.lab.link_process import linked
-from iscsitrace.lab.namespaces import EndSettings, Network, network
+from iscsitrace.lab.namespaces import EndSettings, LabNetwork, network
 from iscsitrace.lab.places import Place
 
 PORT = 3260
@@ -99,7 +99,7 @@ class Measured:
 
 
 @contextmanager
-def connected_places(cable: str) -> Iterator[Network]:
+def connected_places(cable: str) -> Iterator[LabNetwork]:
     """Two namespaces with a veth pair between them, or TAP devices and our link without delay or rate."""
     with ExitStack() as stack:
         ends = {"initiator": _END, "target": _END}
@@ -110,7 +110,7 @@ def connected_places(cable: str) -> Iterator[Network]:
         yield made
 
 
-def measure(made: Network, program: Program, file: Path, rate_mbit: int) -> Measured:
+def measure(made: LabNetwork, program: Program, file: Path, rate_mbit: int) -> Measured:
     """One program during one transfer."""
     file.unlink(missing_ok=True)
     place: Place = made["target"]
@@ -152,7 +152,7 @@ def _output(log: object) -> str:
     return os.pread(log.fileno(), 1 << 20, 0).decode("utf-8", "replace")  # type: ignore[attr-defined]
 
 
-def highest_rate(made: Network, file: Path) -> int:
+def highest_rate(made: LabNetwork, file: Path) -> int:
     """The highest rate at which dumpcap drops nothing."""
     dumpcap = programs(file)[0]
     carried = [RATES_MBIT[0]]

@@ -21,7 +21,7 @@ from typing import Any
 from bench.process import FOLDER, machine
 from iscsitrace.lab import peers
 from iscsitrace.lab.link_process import RunningLink, linked
-from iscsitrace.lab.namespaces import EndSettings, Network, network
+from iscsitrace.lab.namespaces import EndSettings, LabNetwork, network
 from iscsitrace.lab.places import Place
 from iscsitrace.lab.recording import capturing
 
@@ -55,7 +55,7 @@ class Line:
 
 
 @contextmanager
-def connected_places(line: Line) -> Iterator[tuple[Network, RunningLink | None]]:
+def connected_places(line: Line) -> Iterator[tuple[LabNetwork, RunningLink | None]]:
     """Two namespaces with the link between them."""
     with ExitStack() as stack:
         ends = {"initiator": _END, "target": _END}

@@ -117,7 +117,7 @@ def target(
     device = (portal.get("targets") or [{}])[0]
     unit = (device.get("logical_units") or [{}])[0]
     accounts = (portal.get("chap") or {}).get("initiators") or []
-    account = peers.Account(accounts[0]["name"], accounts[0]["secret"]) if accounts else None
+    account = peers.ChapAccount(accounts[0]["name"], accounts[0]["secret"]) if accounts else None
     name = device.get("target_name", peers.TARGET_NAME)
     start = peers.tgt if program == "tgt" else peers.istgt
     size_bytes = unit.get("size_bytes", _LUN_BYTES)

@@ -12,7 +12,7 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.faults import fault, rules
 from iscsitrace.lab.faults import settings as ours
 from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
-from iscsitrace.lab.faults.fault import INITIATOR_ALONE, TARGET, Detail, Fault, FaultKind, InGuests, Ours
+from iscsitrace.lab.faults.fault import INITIATOR_ALONE, TARGET, Fault, FaultDetail, FaultKind, InGuests, Ours
 from iscsitrace.lab.guests import access_faults, network_faults, program_faults, storage_faults
 from iscsitrace.lab.guests.initiator import NAME
 from iscsitrace.lab.settings.kinds import COUNT, SHARE, SIZE, TEXT, TIME, one_of
@@ -22,7 +22,7 @@ WORLDS = (SIMULATED, NAMESPACES, GUESTS, TARGET, INITIATOR_ALONE)
 """The last two are ``iscsitrace target`` and ``iscsitrace initiator``: each has neither a link nor the other."""
 
 _WITH_TARGET = (SIMULATED, NAMESPACES, TARGET)
-_DISK = {"disk": Detail(COUNT, "0")}
+_DISK = {"disk": FaultDetail(COUNT, "0")}
 _DIRECTION = one_of("to-target", "to-initiator")
 
 _ROWS = (
@@ -31,7 +31,7 @@ _ROWS = (
         "black-out",
         "The path to a target drops every packet, in both directions or in one.",
         "target",
-        {"direction": Detail(one_of("both", "to-target", "to-initiator"), "both")},
+        {"direction": FaultDetail(one_of("both", "to-target", "to-initiator"), "both")},
         lasts="12s",
         ours=Ours(ours.black_out),
         guests=InGuests(network_faults.black_out),
@@ -40,7 +40,7 @@ _ROWS = (
         "mtu-hole",
         "The path to a target drops packets larger than so many bytes, without an ICMP message.",
         "target",
-        {"bytes": Detail(SIZE, "1400")},
+        {"bytes": FaultDetail(SIZE, "1400")},
         lasts="5s",
         ours=Ours(ours.mtu_hole),
         guests=InGuests(network_faults.mtu_hole),
@@ -49,7 +49,7 @@ _ROWS = (
         "ack-loss",
         "The path to a target drops a share of the TCP segments without data, in one direction.",
         "target",
-        {"direction": Detail(_DIRECTION, "to-target"), "share": Detail(SHARE, "100%")},
+        {"direction": FaultDetail(_DIRECTION, "to-target"), "share": FaultDetail(SHARE, "100%")},
         lasts="2s",
         ours=Ours(ours.ack_loss),
     ),
@@ -57,7 +57,11 @@ _ROWS = (
         "reordering",
         "The path to a target holds a share of the packets back, so that later ones overtake them.",
         "target",
-        {"direction": Detail(_DIRECTION, "to-initiator"), "share": Detail(SHARE, "5%"), "by": Detail(TIME, "3ms")},
+        {
+            "direction": FaultDetail(_DIRECTION, "to-initiator"),
+            "share": FaultDetail(SHARE, "5%"),
+            "by": FaultDetail(TIME, "3ms"),
+        },
         lasts="5s",
         ours=Ours(ours.reordering),
     ),
@@ -82,7 +86,7 @@ _ROWS = (
         "small-buffers",
         "The socket buffers of a host are limited to so many bytes.",
         "initiator",
-        {"bytes": Detail(SIZE, "32K")},
+        {"bytes": FaultDetail(SIZE, "32K")},
         ours=Ours(ours.small_buffers),
         guests=InGuests(network_faults.small_buffers),
     ),
@@ -98,7 +102,7 @@ _ROWS = (
         "program-paused",
         "A program of a host stops, and goes on later: fio, iscsid or tgtd.",
         "initiator",
-        {"program": Detail(TEXT, "fio")},
+        {"program": FaultDetail(TEXT, "fio")},
         lasts="4s",
         ours=Ours(ours.program_paused, require=ours.require_workload),
         guests=InGuests(program_faults.paused),
@@ -108,14 +112,14 @@ _ROWS = (
         "snaplen",
         "A host's capture keeps so many bytes of each packet only.",
         "initiator",
-        {"bytes": Detail(SIZE, "128")},
+        {"bytes": FaultDetail(SIZE, "128")},
         guests=InGuests(),
     ),
     FaultKind(
         "capture-drops",
         "A host's capture misses packets: its program pauses, with a small buffer.",
         "initiator",
-        {"buffer": Detail(SIZE, "256K")},
+        {"buffer": FaultDetail(SIZE, "256K")},
         lasts="1s",
         guests=InGuests(program_faults.capture_drops),
     ),
@@ -124,7 +128,7 @@ _ROWS = (
         "storage-errors",
         "A disk of a target fails every I/O, or that to some sectors.",
         "target",
-        {**_DISK, "sectors": Detail(TEXT, "all")},
+        {**_DISK, "sectors": FaultDetail(TEXT, "all")},
         lasts="2s",
         ours=Ours(ours.storage_errors, _WITH_TARGET),
         guests=InGuests(storage_faults.errors),
@@ -133,7 +137,7 @@ _ROWS = (
         "storage-flaky",
         "A disk of a target works and fails by turns, some seconds each.",
         "target",
-        {**_DISK, "up": Detail(TIME, "1s"), "down": Detail(TIME, "1s")},
+        {**_DISK, "up": FaultDetail(TIME, "1s"), "down": FaultDetail(TIME, "1s")},
         lasts="6s",
         ours=Ours(ours.storage_flaky, _WITH_TARGET),
         guests=InGuests(storage_faults.flaky),
@@ -142,7 +146,7 @@ _ROWS = (
         "storage-slow",
         "A disk of a target takes longer for every I/O, or for reads or writes only.",
         "target",
-        {**_DISK, "by": Detail(TIME, "50ms"), "operation": Detail(one_of("all", "read", "write"), "all")},
+        {**_DISK, "by": FaultDetail(TIME, "50ms"), "operation": FaultDetail(one_of("all", "read", "write"), "all")},
         lasts="5s",
         ours=Ours(ours.storage_slow, _WITH_TARGET),
         guests=InGuests(storage_faults.slow),
@@ -151,7 +155,7 @@ _ROWS = (
         "storage-full",
         "A thin-provisioned disk of a target has room for so many bytes only.",
         "target",
-        {**_DISK, "bytes": Detail(SIZE, "512K")},
+        {**_DISK, "bytes": FaultDetail(SIZE, "512K")},
         lasts="30s",
         ours=Ours(ours.storage_full, _WITH_TARGET),
         guests=InGuests(storage_faults.full),
@@ -160,7 +164,7 @@ _ROWS = (
         "stuck-command",
         "A disk of a target answers no I/O, and the initiator's commands time out: it aborts them and resets.",
         "target",
-        {**_DISK, "timeout": Detail(TIME, "5s")},
+        {**_DISK, "timeout": FaultDetail(TIME, "5s")},
         lasts="15s",
         ours=Ours(ours.stuck_command),
         guests=InGuests(
@@ -193,7 +197,12 @@ _ROWS = (
         "slow-unmap",
         "The initiator sends UNMAP commands, for each of which the disk takes long.",
         "target",
-        {**_DISK, "by": Detail(TIME, "500ms"), "blocks": Detail(COUNT, "2048"), "count": Detail(COUNT, "3")},
+        {
+            **_DISK,
+            "by": FaultDetail(TIME, "500ms"),
+            "blocks": FaultDetail(COUNT, "2048"),
+            "count": FaultDetail(COUNT, "3"),
+        },
         lasts="0s",
         ours=Ours(ours.slow_unmap),
         guests=InGuests(storage_faults.slow_unmap),
@@ -219,7 +228,7 @@ _ROWS = (
         "wrong-chap",
         "The target asks for CHAP, and the initiator has the wrong secret.",
         "target",
-        {"secret": Detail(TEXT, "NotTheSecret")},
+        {"secret": FaultDetail(TEXT, "NotTheSecret")},
         ours=Ours(ours.wrong_chap),
         guests=InGuests(access_faults.wrong_chap),
     ),
@@ -234,7 +243,7 @@ _ROWS = (
         "unknown-target",
         "The initiator logs in to a target name that the portal does not have.",
         "target",
-        {"name": Detail(TEXT, "iqn.2025-01.org.iscsitrace:gone")},
+        {"name": FaultDetail(TEXT, "iqn.2025-01.org.iscsitrace:gone")},
         ours=Ours(ours.unknown_target, _WITH_TARGET),
         # LIO answers that it is not available: open-iscsi tries again
         guests=InGuests(access_faults.unknown_target, {"node.session.initial_login_retry_max": "3"}),
@@ -243,7 +252,7 @@ _ROWS = (
         "login-refused",
         "A target refuses logins with this status class and detail, the first COUNT of them; 0 for all.",
         "target",
-        {"status": Detail(TEXT, "3/1"), "count": Detail(COUNT, "0")},
+        {"status": FaultDetail(TEXT, "3/1"), "count": FaultDetail(COUNT, "0")},
         ours=Ours(ours.login_refused, _WITH_TARGET, require=ours.require_status),
     ),
     FaultKind(
@@ -256,14 +265,14 @@ _ROWS = (
         "key-mismatch",
         "The target requires a digest that the initiator does not offer.",
         "target",
-        {"key": Detail(one_of("HeaderDigest", "DataDigest"), "HeaderDigest")},
+        {"key": FaultDetail(one_of("HeaderDigest", "DataDigest"), "HeaderDigest")},
         ours=Ours(ours.key_mismatch),
     ),
     FaultKind(
         "unreachable-portal",
         "SendTargets lists one more portal of the target, which never answers a SYN; with LIO only.",
         "target",
-        {"port": Detail(COUNT, "3261")},
+        {"port": FaultDetail(COUNT, "3261")},
         ours=Ours(ours.unreachable_portal, require=ours.require_on_target),
         guests=InGuests(
             access_faults.unreachable_portal,
@@ -275,7 +284,7 @@ _ROWS = (
         "reservation-held",
         "Another initiator holds a persistent reservation of the disk.",
         "target",
-        {"type": Detail(one_of("write-exclusive", "exclusive-access"), "exclusive-access")},
+        {"type": FaultDetail(one_of("write-exclusive", "exclusive-access"), "exclusive-access")},
         lasts="4s",
         ours=Ours(ours.reservation_held, _WITH_TARGET),
         guests=InGuests(access_faults.reservation),
@@ -284,7 +293,7 @@ _ROWS = (
         "duplicate-initiator",
         "A second machine logs in with the same initiator name and ISID, again and again.",
         "target",
-        {"name": Detail(TEXT, NAME), "every": Detail(TIME, "2s")},
+        {"name": FaultDetail(TEXT, NAME), "every": FaultDetail(TIME, "2s")},
         lasts="10s",
         ours=Ours(ours.duplicate_initiator, require=ours.require_own_name),
         guests=InGuests(access_faults.duplicate),

@@ -38,7 +38,7 @@ class Interface:
 
 
 @dataclass(frozen=True)
-class Plan:
+class InterfacePlan:
     """All interfaces, by the name of their end."""
 
     interfaces: Mapping[str, Sequence[Interface]]
@@ -68,7 +68,7 @@ def plan(
     *,
     has_v6: bool,
     guests: Collection[str] = (),
-) -> Plan:
+) -> InterfacePlan:
     """The interfaces of ends that are joined by cables; InputInvalid if a cable joins two switches."""
     plugged = {*switches, *guests}
     interfaces: dict[str, list[Interface]] = {end: [] for end in ends}
@@ -89,7 +89,7 @@ def plan(
             host = host_counts[network] = host_counts.get(network, 0) + 1
             interfaces[end].append(_interface(f"eth{len(interfaces[end])}", network, host, has_v6=has_v6))
     cables = [(first, second) for first, second in devices]
-    return Plan(interfaces, cables, {end: _ports(end, pairs, cables, interfaces) for end in switches})
+    return InterfacePlan(interfaces, cables, {end: _ports(end, pairs, cables, interfaces) for end in switches})
 
 
 def _first(pairs: Sequence[Pair], end: str) -> int:

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from iscsitrace.errors import InputInvalid, TrafficImpossible
 from iscsitrace.lab import signals, traffic, truth_file
-from iscsitrace.lab.namespaces import Cable, Tap
+from iscsitrace.lab.namespaces import Cable, TapDevice
 
 _READY = b"ready\n"
 # above hosts with a real-time priority
@@ -114,7 +114,7 @@ def _ended(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     return log
 
 
-def _tap(tap: Tap) -> dict[str, str]:
+def _tap(tap: TapDevice) -> dict[str, str]:
     return {"name": tap.name, "namespace": str(tap.namespace)}
 
 

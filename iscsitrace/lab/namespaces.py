@@ -30,7 +30,7 @@ from typing import Final, Literal
 
 from iscsitrace.errors import InputInvalid, IscsitraceError, ToolMissing
 from iscsitrace.lab import interfaces, ownership, signals
-from iscsitrace.lab.interfaces import Interface, Pair, Plan
+from iscsitrace.lab.interfaces import Interface, InterfacePlan, Pair
 from iscsitrace.lab.places import HERE, NAMESPACES, Place
 
 _CABLES_MAX = 250
@@ -89,12 +89,12 @@ class Namespace(Place):
     """A network namespace; a place whose addresses are those of its first interface."""
 
     interfaces: tuple[Interface, ...] = ()
-    guest: Tap | None = None
+    guest: TapDevice | None = None
     """The network card of the guest that is plugged in, and has the interface."""
 
 
 @dataclass(frozen=True)
-class Tap:
+class TapDevice:
     """A TAP device: its name, and the file of its namespace."""
 
     name: str
@@ -130,17 +130,17 @@ class Cable:
 
     first: str
     second: str
-    taps: tuple[Tap, Tap] | None
+    taps: tuple[TapDevice, TapDevice] | None
     """At the first and the second end. Frames read from one are to be written to the other. None: veth."""
 
 
 @dataclass(frozen=True)
-class Network:
+class LabNetwork:
     """Namespaces by the name of their end, and the cables between them."""
 
     ends: Mapping[str, Namespace]
     cables: tuple[Cable, ...]
-    plan: Plan
+    plan: InterfacePlan
 
     def __getitem__(self, end: str) -> Namespace:
         return self.ends[end]
@@ -152,7 +152,7 @@ def network(
     *,
     cable: Literal["tap", "veth"] = "tap",
     cables: Sequence[Pair] | None = None,
-) -> Iterator[Network]:
+) -> Iterator[LabNetwork]:
     """Namespaces that exist while the block runs, by names of lower-case letters, digits and dashes.
 
     ``cables`` names the pairs to join; without it the first end is joined with each other. RootNeeded unless root;
@@ -203,7 +203,7 @@ def remove_leftovers() -> list[str]:
 
 def _build(
     stack: ExitStack, ends: Mapping[str, EndSettings], pairs: Sequence[Pair], kind: Literal["tap", "veth"]
-) -> Network:
+) -> LabNetwork:
     serial = next(_serials)
     switches = [name for name, settings in ends.items() if settings.is_switching]
     guests = [name for name, settings in ends.items() if settings.is_guest]
@@ -216,7 +216,7 @@ def _build(
         HERE.run("ip", "netns", "add", namespace, package="iproute2", limit_s=10)
         own = planned.interfaces[name]
         first = own[0] if own else Interface("lo", "127.0.0.1", "::1", "")
-        card = Tap("guest0", NAMESPACES / namespace) if name in guests else None
+        card = TapDevice("guest0", NAMESPACES / namespace) if name in guests else None
         made[name] = Namespace(namespace, first.address, first.address_v6, tuple(own), card)
         _ip(made[name], ["link set lo up"])
     cables = []
@@ -235,7 +235,7 @@ def _build(
         if settings.is_switching:
             _switch(made[name], settings, planned.ports[name])
         _set_up(made[name], settings, planned)
-    return Network(made, tuple(cables), planned)
+    return LabNetwork(made, tuple(cables), planned)
 
 
 def _switch(namespace: Namespace, settings: EndSettings, ports: Sequence[tuple[str, str]]) -> None:
@@ -269,7 +269,7 @@ def _plug_in_guest(namespace: Namespace, settings: EndSettings, cables: Sequence
     )
 
 
-def _set_up(namespace: Namespace, settings: EndSettings, planned: Plan) -> None:
+def _set_up(namespace: Namespace, settings: EndSettings, planned: InterfacePlan) -> None:
     for name, value in sysctls(settings).items():
         _write_sysctl(namespace, name, value)
     congestion_options = _set_congestion_control(namespace, settings.congestion_control)
@@ -296,7 +296,9 @@ def sysctls(settings: EndSettings) -> dict[str, str]:
     return quiet | {name: value for name, value in requested.items() if value is not None}
 
 
-def ip_lines(own: Iterable[Interface], settings: EndSettings, planned: Plan, congestion_options: str = "") -> list[str]:
+def ip_lines(
+    own: Iterable[Interface], settings: EndSettings, planned: InterfacePlan, congestion_options: str = ""
+) -> list[str]:
     """The addresses, routes and neighbours of a host, as lines for ``ip -batch``."""
     route_options = congestion_options
     if settings.initial_window_segments is not None:
@@ -360,10 +362,10 @@ def _write_sysctl(namespace: Namespace, name: str, value: str) -> None:
         raise ToolMissing(f"the kernel refuses {name} = {value} in a namespace: {error.strerror}") from error
 
 
-def _make_tap(namespace: Namespace, device: str) -> Tap:
+def _make_tap(namespace: Namespace, device: str) -> TapDevice:
     """A persistent TAP device. It is removed with its namespace."""
     _ip(namespace, [f"tuntap add dev {device} mode tap"])
-    return Tap(device, NAMESPACES / str(namespace.namespace))
+    return TapDevice(device, NAMESPACES / str(namespace.namespace))
 
 
 def _ip(namespace: Namespace, lines: Iterable[str]) -> None:

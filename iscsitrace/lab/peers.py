@@ -28,7 +28,7 @@ _CHAP_SECRET_BYTES = range(12, 17)  # accepted by both; RFC 7143, section 9.2.1:
 
 
 @dataclass(frozen=True)
-class Account:
+class ChapAccount:
     """CHAP: the initiator's name and secret."""
 
     user: str
@@ -50,7 +50,7 @@ class Target:
     lun: int
     file: Path
     """The disk's content."""
-    account: Account | None
+    account: ChapAccount | None
     process: Process
 
     @property
@@ -78,8 +78,8 @@ def tgt(
     address: str | None = None,
     port: int | None = None,
     name: str = TARGET_NAME,
-    account: Account | None = None,
-    own_account: Account | None = None,
+    account: ChapAccount | None = None,
+    own_account: ChapAccount | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> Iterator[Target]:
     """tgtd with one disk, LUN 1, of zeros.
@@ -113,8 +113,8 @@ def set_up_tgt(
     *,
     name: str,
     disks: Sequence[str],
-    accounts: Sequence[Account],
-    own_account: Account | None,
+    accounts: Sequence[ChapAccount],
+    own_account: ChapAccount | None,
     keys: Mapping[str, str] | None,
     flags: Sequence[str] = (),
 ) -> None:
@@ -144,8 +144,8 @@ def istgt(
     address: str | None = None,
     port: int | None = None,
     name: str = TARGET_NAME,
-    account: Account | None = None,
-    own_account: Account | None = None,
+    account: ChapAccount | None = None,
+    own_account: ChapAccount | None = None,
     keys: Mapping[str, str] | None = None,
     connections_max: int = 8,
     queue_depth: int = 32,

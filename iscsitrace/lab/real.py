@@ -32,7 +32,7 @@ from iscsitrace.lab.faults.addresses import NAMESPACES
 from iscsitrace.lab.faults.fault import Fault
 from iscsitrace.lab.faults.hosts import HostFaults
 from iscsitrace.lab.guard import guarding
-from iscsitrace.lab.interfaces import Pair, Plan
+from iscsitrace.lab.interfaces import InterfacePlan, Pair
 from iscsitrace.lab.link_process import RunningLink, linked
 from iscsitrace.lab.namespaces import EndSettings, Namespace, network, require_root
 from iscsitrace.lab.recording import capturing_all, sampling
@@ -82,7 +82,7 @@ class World:
     paths: tuple[RunningLink, ...]
     """The link to each target; empty with a bypass."""
     is_ipv6: bool
-    plan: Plan
+    plan: InterfacePlan
 
     def begin_workload(self) -> None:
         """Tells the links that the workload has begun, from which the times of faults count."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from iscsitrace.lab.actors import RunningTarget
 from iscsitrace.lab.link_process import RunningLink
-from iscsitrace.lab.recording import Samples
+from iscsitrace.lab.recording import TcpInfoSamples
 
 Row = dict[str, int | str | bool]
 """One sample of a connection."""
@@ -33,7 +33,9 @@ def _process(link: RunningLink) -> dict[str, Any]:
     return {name: value for name, value in link.log.items() if name != "link"}
 
 
-def of_ends(at_initiator: Samples, at_targets: Sequence[Samples], targets: Sequence[RunningTarget]) -> dict[str, Any]:
+def of_ends(
+    at_initiator: TcpInfoSamples, at_targets: Sequence[TcpInfoSamples], targets: Sequence[RunningTarget]
+) -> dict[str, Any]:
     """``initiator_ends`` and ``target_ends`` of the connections, by target and initiator port."""
     initiator_ends = []
     for number, target in enumerate(targets):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from iscsitrace.errors import OutputExists, ToolMissing
 from iscsitrace.lab.places import Place, Process
-from iscsitrace.lab.sock_diag import Diagnosis
+from iscsitrace.lab.sock_diag import SockDiag
 
 # libpcap delivers a block of packets after 250 ms at the latest (dumpcap's CAP_READ_TIMEOUT)
 _BLOCK_S = 0.25
@@ -25,7 +25,7 @@ _COUNTS = re.compile(r"Packets received/dropped on interface .*: (\d+)/(\d+) ")
 
 
 @dataclass
-class Capture:
+class CaptureFile:
     """A capture file. Its counts are known when it is complete."""
 
     file: Path
@@ -43,7 +43,7 @@ def capturing(
     capture_filter: str = "",
     snaplen_bytes: int | None = None,
     buffer_mib: int = 64,
-) -> Iterator[Capture]:
+) -> Iterator[CaptureFile]:
     """Captures on an interface into a pcapng file with nanoseconds, from the block's first packet to its last.
 
     OutputExists if the file exists; ToolMissing if dumpcap is missing or fails.
@@ -64,7 +64,7 @@ def capturing_all(
     capture_filter: str = "",
     snaplen_bytes: int | None = None,
     buffer_mib: int = 64,
-) -> Iterator[list[Capture]]:
+) -> Iterator[list[CaptureFile]]:
     """Captures on several interfaces at the same time, each into its file."""
     options = ["-B", str(buffer_mib)]
     if capture_filter:
@@ -80,7 +80,7 @@ def capturing_all(
             # quiet: its packet counts would fill the log of a long run
             arguments = ("-q", "-i", interface, "-w", str(file), *options)
             started = place.started("dumpcap", *arguments, package="wireshark-common", stop_signal=signal.SIGINT)
-            running.append((stack.enter_context(started), Capture(file)))
+            running.append((stack.enter_context(started), CaptureFile(file)))
         for dumpcap, _ in running:
             _await_open(dumpcap)
         yield [capture for _, capture in running]
@@ -121,7 +121,7 @@ def _processor_ticks(process_id: int) -> int | None:
 
 
 @dataclass
-class Samples:
+class TcpInfoSamples:
     """TCP_INFO over time: a row per connection and ``time_ns`` since 1970, on the clock of captures."""
 
     rows: list[dict[str, int | str | bool]] = field(default_factory=list)
@@ -130,20 +130,20 @@ class Samples:
 
 
 @contextmanager
-def sampling(place: Place, *, period_s: float = 0.02) -> Iterator[Samples]:
+def sampling(place: Place, *, period_s: float = 0.02) -> Iterator[TcpInfoSamples]:
     """Samples every TCP connection of a place while the block runs, with a first sample before it.
 
     ToolMissing if the kernel refuses a later sample.
     """
-    samples = Samples()
+    samples = TcpInfoSamples()
     ended = threading.Event()
     failures: list[Exception] = []
 
-    def sample(diagnosis: Diagnosis) -> None:
+    def sample(diagnosis: SockDiag) -> None:
         time_ns = time.time_ns()
         samples.rows += [{"time_ns": time_ns, **connection} for connection in diagnosis.connections()]
 
-    def keep_sampling(diagnosis: Diagnosis) -> None:
+    def keep_sampling(diagnosis: SockDiag) -> None:
         next_s = time.monotonic() + period_s
         while not ended.wait(max(0.0, next_s - time.monotonic())):
             try:
@@ -155,7 +155,7 @@ def sampling(place: Place, *, period_s: float = 0.02) -> Iterator[Samples]:
             samples.missed_count += late
             next_s += (1 + late) * period_s
 
-    with Diagnosis(place) as diagnosis:
+    with SockDiag(place) as diagnosis:
         sample(diagnosis)
         thread = threading.Thread(target=keep_sampling, args=(diagnosis,), name="TCP_INFO", daemon=True)
         thread.start()

@@ -38,7 +38,7 @@ Connection = dict[str, int | str | bool]
 """``local_address local_port remote_address remote_port congestion_control``, bytes in queues and buffers, TCP_INFO."""
 
 
-class Diagnosis:
+class SockDiag:
     """Reads the connections of one place from the kernel. Close it, or use it as a context manager."""
 
     def __init__(self, place: Place) -> None:
@@ -54,7 +54,7 @@ class Diagnosis:
         """Closes the netlink socket."""
         self._socket.close()
 
-    def __enter__(self) -> Diagnosis:
+    def __enter__(self) -> SockDiag:
         return self
 
     def __exit__(

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from iscsitrace.lab.settings.kinds import Kind, Value
+from iscsitrace.lab.settings.kinds import Value, ValueKind
 from iscsitrace.lab.settings.table import SETTINGS
 
 Text = Annotated[str, Meta(pattern=r"\S")]
@@ -45,7 +45,7 @@ Place = Mapping[str, Written]
 """Settings by dotted name."""
 
 
-def written(key: str, kind: Kind, found: Any) -> Written:
+def written(key: str, kind: ValueKind, found: Any) -> Written:
     """A value as its kind reads it; Mistake for another kind."""
     value = kind.read(found)
     if value is None:

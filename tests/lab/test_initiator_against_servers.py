@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.lab import peers
-from iscsitrace.lab.peers import Account, Target
+from iscsitrace.lab.peers import ChapAccount, Target
 from iscsitrace.lab.places import HERE
 from tests.support.lab import needs_peers
 from tests.support.traffic import BLOCK_BYTES, initiate, pattern, transfer
@@ -232,7 +232,7 @@ def test_a_missing_target_and_a_missing_logical_unit(target: Target) -> None:
     assert "ILLEGAL REQUEST, logical unit not supported (5/25/00)" in error
 
 
-OURS, ITS = Account("initiator", "secret7143secret"), Account("target", "otherSecret123")
+OURS, ITS = ChapAccount("initiator", "secret7143secret"), ChapAccount("target", "otherSecret123")
 REFUSED = "login refused: Authentication Failure (0x0201)"
 
 

@@ -8,19 +8,19 @@ import pytest
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab import interfaces
-from iscsitrace.lab.interfaces import Pair, Plan
+from iscsitrace.lab.interfaces import InterfacePlan, Pair
 
 TARGETS = ("target", "target-2", "target-3")
 STAR = [("initiator", target) for target in TARGETS]
 BEHIND_ACCESS = [("initiator", "switch"), *(("switch", target) for target in TARGETS)]
 
 
-def planned(pairs: list[Pair], *switches: str, has_v6: bool = True, guests: tuple[str, ...] = ()) -> Plan:
+def planned(pairs: list[Pair], *switches: str, has_v6: bool = True, guests: tuple[str, ...] = ()) -> InterfacePlan:
     ends = dict.fromkeys(end for pair in pairs for end in pair)
     return interfaces.plan(ends, pairs, switches, has_v6=has_v6, guests=guests)
 
 
-def reached(plan: Plan, end: str) -> set[str]:
+def reached(plan: InterfacePlan, end: str) -> set[str]:
     """The ends in the networks of an end."""
     addresses = {each.address: name for name, own in plan.interfaces.items() for each in own}
     return {addresses[other.address] for own in plan.interfaces[end] for other in plan.neighbours(own)}

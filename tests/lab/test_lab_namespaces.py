@@ -20,7 +20,7 @@ import pytest
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.lab import guard, namespaces, ownership, signals
 from iscsitrace.lab.guard import guarding
-from iscsitrace.lab.namespaces import EndSettings, Namespace, Network, network
+from iscsitrace.lab.namespaces import EndSettings, LabNetwork, Namespace, network
 from iscsitrace.lab.places import HERE, Place
 from tests.support.lab import needs_root, plugged_in
 from tests.support.programs import running
@@ -71,7 +71,7 @@ def ping(place: Place, address: str, count: int = 3) -> int:
 
 
 @contextmanager
-def joined(cable: Literal["tap", "veth"]) -> Iterator[Network]:
+def joined(cable: Literal["tap", "veth"]) -> Iterator[LabNetwork]:
     with ExitStack() as stack:
         made = stack.enter_context(network(ENDS, cable=cable))
         for each in made.cables:

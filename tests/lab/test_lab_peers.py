@@ -20,7 +20,7 @@ import pytest
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.lab import initiators, peers
 from iscsitrace.lab.namespaces import EndSettings, network
-from iscsitrace.lab.peers import Account, Target
+from iscsitrace.lab.peers import ChapAccount, Target
 from iscsitrace.lab.places import HERE, Place
 from tests.support.lab import needs_peers, needs_root
 from tests.support.programs import running
@@ -67,7 +67,7 @@ def test_written_data_is_in_the_file_and_is_read_back(make: TargetMaker, tmp_pat
 @needs_peers
 @targets
 def test_chap(make: TargetMaker) -> None:
-    account = Account("initiator", "secret7143secret")
+    account = ChapAccount("initiator", "secret7143secret")
     with make(HERE, lun_bytes=MIB, account=account) as target:
         assert initiators.iscsi_readcapacity16(HERE, target.url)[0] == MIB // 512
         for url in (target.url.replace("%secret7143", "%secret1994"), target.url.replace("initiator%", "other%")):
@@ -111,7 +111,7 @@ def test_an_ended_run_leaves_nothing(peer: str, number: signal.Signals) -> None:
 @pytest.mark.parametrize("words", [("user", "short"), ("user", "secret with space"), ("us%er", "secretsecret")])
 def test_accounts_that_a_url_cannot_hold(words: tuple[str, str]) -> None:
     with pytest.raises(InputInvalid, match="CHAP"):
-        Account(*words)
+        ChapAccount(*words)
 
 
 @needs_peers

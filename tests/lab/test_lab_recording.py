@@ -17,9 +17,9 @@ import pytest
 
 from iscsitrace.errors import OutputExists, ToolMissing
 from iscsitrace.lab import tcp_info
-from iscsitrace.lab.namespaces import EndSettings, Namespace, Network, network
+from iscsitrace.lab.namespaces import EndSettings, LabNetwork, Namespace, network
 from iscsitrace.lab.recording import capturing, sampling
-from iscsitrace.lab.sock_diag import Diagnosis
+from iscsitrace.lab.sock_diag import SockDiag
 from tests.support import tshark
 from tests.support.lab import needs_root
 
@@ -30,7 +30,7 @@ PORT = 3260
 
 
 @pytest.fixture
-def made() -> Iterator[Network]:
+def made() -> Iterator[LabNetwork]:
     with network(ENDS, cable="veth") as each:
         yield each
 
@@ -68,7 +68,7 @@ def packet_count_of(place: Namespace) -> int:
 
 
 @needs_root
-def test_a_capture_has_all_packets_up_to_its_end(made: Network, tmp_path: Path) -> None:
+def test_a_capture_has_all_packets_up_to_its_end(made: LabNetwork, tmp_path: Path) -> None:
     file = tmp_path / "ping.pcapng"
     with capturing(made["target"], "eth0", file, capture_filter="icmp") as capture:
         before = packet_count_of(made["target"])
@@ -87,7 +87,7 @@ def test_a_capture_has_all_packets_up_to_its_end(made: Network, tmp_path: Path) 
 
 
 @needs_root
-def test_captures_at_both_ends_of_a_transfer(made: Network, tmp_path: Path) -> None:
+def test_captures_at_both_ends_of_a_transfer(made: LabNetwork, tmp_path: Path) -> None:
     size = 8 << 20
     initiator, target = made["initiator"], made["target"]
     with (
@@ -113,7 +113,7 @@ def test_captures_at_both_ends_of_a_transfer(made: Network, tmp_path: Path) -> N
 
 
 @needs_root
-def test_a_capture_that_fails(made: Network, tmp_path: Path) -> None:
+def test_a_capture_that_fails(made: LabNetwork, tmp_path: Path) -> None:
     with (
         pytest.raises(ToolMissing, match="dumpcap ended with exit code"),
         capturing(made["target"], "eth7", tmp_path / "one.pcapng"),
@@ -170,7 +170,7 @@ SS_WORDS = {
 
 @needs_root
 @pytest.mark.parametrize("is_v6", [False, True], ids=["IPv4", "IPv6"])
-def test_tcp_info_equals_the_output_of_ss(is_v6: bool, made: Network) -> None:
+def test_tcp_info_equals_the_output_of_ss(is_v6: bool, made: LabNetwork) -> None:
     initiator, target = made["initiator"], made["target"]
     address = target.address_v6 if is_v6 else target.address
     assert address is not None
@@ -178,7 +178,7 @@ def test_tcp_info_equals_the_output_of_ss(is_v6: bool, made: Network) -> None:
         transfer(out, into, 300_000)
         transfer(into, out, 7_000)
         for place, connection in ((initiator, out), (target, into)):
-            with Diagnosis(place) as diagnosis:
+            with SockDiag(place) as diagnosis:
                 (asked,) = diagnosis.connections()
             shown = ss(place)
             info = tcp_info.of_descriptor(connection.fileno())
@@ -269,7 +269,7 @@ def test_a_descriptor_of_the_caller_stays_open() -> None:
 
 
 @needs_root
-def test_samples_of_both_ends(made: Network) -> None:
+def test_samples_of_both_ends(made: LabNetwork) -> None:
     initiator, target = made["initiator"], made["target"]
     begin_ns = time.time_ns()
     with (

@@ -22,7 +22,7 @@ import pytest
 
 from iscsitrace.errors import InputInvalid, TrafficImpossible
 from iscsitrace.lab.link_process import RunningLink, linked
-from iscsitrace.lab.namespaces import Cable, EndSettings, Network, network
+from iscsitrace.lab.namespaces import Cable, EndSettings, LabNetwork, network
 from tests.lab.test_lab_namespaces import connected, is_gone
 from tests.support.lab import judge_run, needs_root
 from tests.support.programs import running
@@ -33,13 +33,13 @@ UDP_HEADERS_BYTES = 14 + 20 + 8
 
 
 @contextmanager
-def connected_places(**settings: Any) -> Iterator[tuple[Network, RunningLink]]:
+def connected_places(**settings: Any) -> Iterator[tuple[LabNetwork, RunningLink]]:
     with network(ENDS) as made, linked(made.cables[0], settings) as link:
         yield made, link
 
 
 @contextmanager
-def datagrams(made: Network) -> Iterator[tuple[socket.socket, socket.socket]]:
+def datagrams(made: LabNetwork) -> Iterator[tuple[socket.socket, socket.socket]]:
     """A socket in each namespace, connected with each other."""
 
     def bound(end: str) -> socket.socket:
@@ -154,18 +154,18 @@ def test_an_invalid_link_is_a_one_line_error() -> None:
 
 @needs_root
 def test_a_link_that_ends_too_early_is_a_one_line_error() -> None:
-    def lay(harm: Callable[[Network, RunningLink], object]) -> None:
+    def lay(harm: Callable[[LabNetwork, RunningLink], object]) -> None:
         with connected_places() as (made, link):
             harm(made, link)
 
-    def kill(_: Network, link: RunningLink) -> None:
+    def kill(_: LabNetwork, link: RunningLink) -> None:
         os.kill(link.process_id, signal.SIGKILL)
 
-    def pull_out(made: Network, _: RunningLink) -> None:
+    def pull_out(made: LabNetwork, _: RunningLink) -> None:
         made["target"].run("ip", "link", "del", "eth0", package="iproute2")
         time.sleep(0.2)
 
-    def fail(_: Network, __: RunningLink) -> None:
+    def fail(_: LabNetwork, __: RunningLink) -> None:
         raise EOFError("of the one who uses it")
 
     with pytest.raises(TrafficImpossible, match="the link ended without a message"):

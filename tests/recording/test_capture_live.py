@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 import iscsitrace
-from iscsitrace.lab.namespaces import EndSettings, Namespace, Network, network
+from iscsitrace.lab.namespaces import EndSettings, LabNetwork, Namespace, network
 from iscsitrace.lab.places import Process
 from tests.support.capture_file import Record, read_records
 from tests.support.lab import needs_root, plugged_in
@@ -41,13 +41,13 @@ PORT = 3260
 
 
 @pytest.fixture(scope="module")
-def veth() -> Iterator[Network]:
+def veth() -> Iterator[LabNetwork]:
     with network(ENDS, cable="veth") as made:
         yield made
 
 
 @contextmanager
-def target(made: Network, *options: str, port: int = PORT) -> Iterator[str]:
+def target(made: LabNetwork, *options: str, port: int = PORT) -> Iterator[str]:
     """A target; yields the URL for initiators."""
     place = made["target"]
     words = ("-m", "iscsitrace", "target", "--listen", f"{place.address}:{port}", "--lun", "64M", *options)
@@ -59,13 +59,13 @@ def target(made: Network, *options: str, port: int = PORT) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def url(veth: Network) -> Iterator[str]:
+def url(veth: LabNetwork) -> Iterator[str]:
     """The URL of a shared target."""
     with target(veth) as found:
         yield found
 
 
-def traffic(made: Network, url: str, *options: str) -> None:
+def traffic(made: LabNetwork, url: str, *options: str) -> None:
     words = ("-m", "iscsitrace", "initiator", "read", url, *options)
     made["initiator"].run(sys.executable, *words, package="python3", limit_s=60)
 
@@ -119,7 +119,7 @@ def tcpdump(place: Namespace, file: Path) -> Iterator[None]:
         time.sleep(0.3)
 
 
-def test_one_file_and_a_ring_have_the_packets_of_tcpdump(url: str, veth: Network, tmp_path: Path) -> None:
+def test_one_file_and_a_ring_have_the_packets_of_tcpdump(url: str, veth: LabNetwork, tmp_path: Path) -> None:
     place = veth["target"]
     with (
         tcpdump(place, tmp_path / "tcpdump.pcap"),
@@ -155,7 +155,7 @@ def test_one_file_and_a_ring_have_the_packets_of_tcpdump(url: str, veth: Network
     assert all(found <= {"packets_disordered"} for found in oddities)
 
 
-def test_a_file_has_the_settings_of_its_capture(url: str, veth: Network, tmp_path: Path) -> None:
+def test_a_file_has_the_settings_of_its_capture(url: str, veth: LabNetwork, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     before_ns = time.time_ns()
     with capturing(veth["target"], "-w", file, "-s", "200", "--capture-comment", "why") as process:
@@ -186,7 +186,7 @@ def test_a_file_has_the_settings_of_its_capture(url: str, veth: Network, tmp_pat
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_it_soon_and_cleanly(number: signal.Signals, veth: Network, tmp_path: Path) -> None:
+def test_a_signal_ends_it_soon_and_cleanly(number: signal.Signals, veth: LabNetwork, tmp_path: Path) -> None:
     with capturing(veth["target"], "-w", tmp_path / "x.pcapng") as process:
         begun = time.monotonic()
         line = stopped(process, number)
@@ -197,7 +197,7 @@ def test_a_signal_ends_it_soon_and_cleanly(number: signal.Signals, veth: Network
     assert "cut short" not in said.stderr
 
 
-def test_after_kill_9_the_file_can_be_read(url: str, veth: Network, tmp_path: Path) -> None:
+def test_after_kill_9_the_file_can_be_read(url: str, veth: LabNetwork, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     with capturing(veth["target"], "-w", file) as process:
         traffic(veth, url, "--bytes", "4M", "--block-size", "64K")
@@ -214,7 +214,7 @@ def test_after_kill_9_the_file_can_be_read(url: str, veth: Network, tmp_path: Pa
     assert len(checked.stdout.split()) == trace.packet_count
 
 
-def test_after_kill_9_during_traffic_the_file_can_be_read(url: str, veth: Network, tmp_path: Path) -> None:
+def test_after_kill_9_during_traffic_the_file_can_be_read(url: str, veth: LabNetwork, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     place = veth["initiator"]
     with capturing(veth["target"], "-w", file) as process:
@@ -230,7 +230,7 @@ def test_after_kill_9_during_traffic_the_file_can_be_read(url: str, veth: Networ
     assert len(tshark.stdout.split()) == trace.packet_count
 
 
-def test_standard_output_can_be_read_during_the_capture(url: str, veth: Network) -> None:
+def test_standard_output_can_be_read_during_the_capture(url: str, veth: LabNetwork) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", "-q", package="python3")
     with (
         running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as popen,
@@ -252,7 +252,7 @@ def test_standard_output_can_be_read_during_the_capture(url: str, veth: Network)
     assert not trace.inputs[0]["is_cut_short"]
 
 
-def test_a_closed_reader_ends_it(url: str, veth: Network) -> None:
+def test_a_closed_reader_ends_it(url: str, veth: LabNetwork) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", "-q", package="python3")
     with running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as popen:
         assert popen.stdout is not None
@@ -264,7 +264,7 @@ def test_a_closed_reader_ends_it(url: str, veth: Network) -> None:
         assert popen.stderr.read() == b""
 
 
-def test_a_blocked_reader_does_not_prevent_its_end(url: str, veth: Network) -> None:
+def test_a_blocked_reader_does_not_prevent_its_end(url: str, veth: LabNetwork) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", package="python3")
     with running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)) as popen:
         assert popen.stdout is not None
@@ -277,7 +277,7 @@ def test_a_blocked_reader_does_not_prevent_its_end(url: str, veth: Network) -> N
         assert time.monotonic() - begun < 1.5
 
 
-def test_a_fifo_needs_no_force(url: str, veth: Network, tmp_path: Path) -> None:
+def test_a_fifo_needs_no_force(url: str, veth: LabNetwork, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     words = ("-m", "iscsitrace", "capture", "-i", "eth0", "-w", str(fifo))
@@ -292,7 +292,7 @@ def test_a_fifo_needs_no_force(url: str, veth: Network, tmp_path: Path) -> None:
     assert sum(row["operation"] == "read" for row in iscsitrace.read(got).cycles.rows()) >= 1
 
 
-def test_drops_because_of_a_slow_reader_are_reported(url: str, veth: Network, tmp_path: Path) -> None:
+def test_drops_because_of_a_slow_reader_are_reported(url: str, veth: LabNetwork, tmp_path: Path) -> None:
     command = veth["target"].command(*OURS, "capture", "-i", "eth0", "-w", "-", "-B", "1", package="python3")
     errors = tmp_path / "errors"
     with (
@@ -315,7 +315,7 @@ def test_drops_because_of_a_slow_reader_are_reported(url: str, veth: Network, tm
     assert count["seen"] >= count["dropped"] + count["written"]
 
 
-def test_a_full_disk_ends_it_and_its_files_are_valid(url: str, veth: Network, tmp_path: Path) -> None:
+def test_a_full_disk_ends_it_and_its_files_are_valid(url: str, veth: LabNetwork, tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
     subprocess.run([MOUNT, "-t", "tmpfs", "-o", "size=2m", "none", disk], check=True)
@@ -354,7 +354,7 @@ def dropped_so_far(capture: bytes) -> int:
     return dropped
 
 
-def test_the_reader_of_a_pipe_learns_of_drops_before_the_end(url: str, veth: Network) -> None:
+def test_the_reader_of_a_pipe_learns_of_drops_before_the_end(url: str, veth: LabNetwork) -> None:
     command = veth["target"].command(*OURS, "capture", "-q", "-i", "eth0", "-w", "-", "-B", "1", package="python3")
     with running(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)) as popen:
         assert popen.stdout is not None
@@ -375,7 +375,7 @@ def test_the_reader_of_a_pipe_learns_of_drops_before_the_end(url: str, veth: Net
 @pytest.mark.parametrize(
     ("options", "count"), [("-c 100", 100), ("-a packets:100", 100), ("-b packets:30 -a files:2", 60)]
 )
-def test_limits(url: str, options: str, count: int, veth: Network, tmp_path: Path) -> None:
+def test_limits(url: str, options: str, count: int, veth: LabNetwork, tmp_path: Path) -> None:
     with capturing(veth["target"], "-w", tmp_path / "x.pcapng", *options.split()) as process:
         traffic(veth, url, "--bytes", "2M")
         process.wait_until(lambda: "packets seen" in process.log, "no end")
@@ -413,7 +413,7 @@ def test_several_interfaces_go_into_one_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interface", ["lo", "any"])
-def test_packets_seen_twice_on_the_loopback_device_count_once(interface: str, veth: Network, tmp_path: Path) -> None:
+def test_packets_seen_twice_on_the_loopback_device_count_once(interface: str, veth: LabNetwork, tmp_path: Path) -> None:
     place = veth["target"]
     file = tmp_path / "x.pcapng"
     with (
@@ -426,7 +426,7 @@ def test_packets_seen_twice_on_the_loopback_device_count_once(interface: str, ve
     assert (count["seen"], count["written"], count["dropped"]) == (300, 300, 0)
 
 
-def test_drops_on_the_loopback_device_count_once(veth: Network, tmp_path: Path) -> None:
+def test_drops_on_the_loopback_device_count_once(veth: LabNetwork, tmp_path: Path) -> None:
     """Packets that arrive while the capture stands still, and more than its buffer holds."""
     place, sent = veth["target"], 5000
     with (
@@ -443,14 +443,14 @@ def test_drops_on_the_loopback_device_count_once(veth: Network, tmp_path: Path) 
     assert 0 < count["written"] < sent
 
 
-def test_a_duration_ends_it(veth: Network, tmp_path: Path) -> None:
+def test_a_duration_ends_it(veth: LabNetwork, tmp_path: Path) -> None:
     begun = time.monotonic()
     with capturing(veth["target"], "-w", tmp_path / "x.pcapng", "-a", "duration:0.5") as process:
         process.wait_until(lambda: "packets seen" in process.log, "no end")
     assert 0.5 < time.monotonic() - begun < 8
 
 
-def test_tagged_packets_pass_the_default_filter(veth: Network, tmp_path: Path) -> None:
+def test_tagged_packets_pass_the_default_filter(veth: LabNetwork, tmp_path: Path) -> None:
     """Tagged frames come from a raw socket, because not every kernel has VLAN devices; the receiver strips a tag."""
     file = tmp_path / "x.pcapng"
     initiator, others = veth["initiator"], veth["target"]
@@ -481,7 +481,7 @@ def test_tagged_packets_pass_the_default_filter(veth: Network, tmp_path: Path) -
     assert [frame for frame in found if frame[:6] == hardware[:6]] == sent
 
 
-def test_portals_on_other_ports_are_found(veth: Network, tmp_path: Path) -> None:
+def test_portals_on_other_ports_are_found(veth: LabNetwork, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     with (
         target(veth, port=5000) as url,
@@ -500,7 +500,7 @@ def test_portals_on_other_ports_are_found(veth: Network, tmp_path: Path) -> None
     assert sum(row["is_complete"] for row in trace.cycles.rows()) > 20
 
 
-def test_a_trigger_keeps_the_time_around_a_delayed_status(veth: Network, tmp_path: Path) -> None:
+def test_a_trigger_keeps_the_time_around_a_delayed_status(veth: LabNetwork, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     fault = ("--fault", "delayed-status,nth=200,operation=read,by=300ms")
     options = ("--trigger", "latency>250ms", "--before", "10ms", "--after", "10ms")
@@ -525,7 +525,7 @@ def test_a_trigger_keeps_the_time_around_a_delayed_status(veth: Network, tmp_pat
     assert sum(row["status_ns"] < at <= row["status_ns"] + 10 * MS_NS for at in times) >= 10
 
 
-def test_a_silent_hang_is_found_within_a_second_of_its_limit(veth: Network, tmp_path: Path) -> None:
+def test_a_silent_hang_is_found_within_a_second_of_its_limit(veth: LabNetwork, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     fault = ("--fault", "delayed-status,nth=50,operation=read,by=4s")
     options = ("--trigger", "no_progress>1s", "--before", "10ms", "--after", "10ms")
@@ -556,7 +556,7 @@ def test_on_a_tap(tmp_path: Path) -> None:
     assert count["seen"] == count["written"] == len(ours)
 
 
-def test_through_dumpcap(url: str, veth: Network, tmp_path: Path) -> None:
+def test_through_dumpcap(url: str, veth: LabNetwork, tmp_path: Path) -> None:
     file = tmp_path / "x.pcapng"
     with capturing(veth["target"], "-w", file, "--dumpcap", "always") as process:
         time.sleep(0.7)  # dumpcap says nothing when it is ready
@@ -586,7 +586,7 @@ def test_one_capability_is_enough(tmp_path: Path) -> None:
     assert "packets seen" in said.stderr
 
 
-def test_missing_permission_is_reported_with_advice(veth: Network, tmp_path: Path) -> None:
+def test_missing_permission_is_reported_with_advice(veth: LabNetwork, tmp_path: Path) -> None:
     command = [*OURS, "capture", "-i", "lo", "-w", str(tmp_path / "x.pcapng"), "--dumpcap", "never"]
     tmp_path.chmod(0o777)
     said = subprocess.run(
@@ -600,7 +600,7 @@ def test_missing_permission_is_reported_with_advice(veth: Network, tmp_path: Pat
     assert not (tmp_path / "x.pcapng").exists()
 
 
-def test_the_advice_on_live_traffic_equals_that_on_the_file(url: str, veth: Network, tmp_path: Path) -> None:
+def test_the_advice_on_live_traffic_equals_that_on_the_file(url: str, veth: LabNetwork, tmp_path: Path) -> None:
     with capturing(veth["target"], "-w", tmp_path / "x.pcapng") as process:
         words = ("-m", "iscsitrace", "initiator", "read", url, "--seconds", "2", "--block-size", "8K")
         with veth["initiator"].started(sys.executable, *words, package="python3"):
@@ -616,7 +616,7 @@ def test_the_advice_on_live_traffic_equals_that_on_the_file(url: str, veth: Netw
     assert 14 + 20 + 20 + 48 <= advice["headers_snaplen"] <= 1514
 
 
-def test_interfaces_shows_where_iscsi_is(url: str, veth: Network) -> None:
+def test_interfaces_shows_where_iscsi_is(url: str, veth: LabNetwork) -> None:
     words = ("-m", "iscsitrace", "initiator", "read", url, "--seconds", "3", "--block-size", "4K")
     with veth["initiator"].started(sys.executable, *words, package="python3"):
         portal = {"address": veth["target"].address, "port": PORT, "is_local": False, "connection_count": 1}

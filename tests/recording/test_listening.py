@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from iscsitrace.lab.namespaces import Namespace, Network
+from iscsitrace.lab.namespaces import LabNetwork, Namespace
 from iscsitrace.recording import silence
 from iscsitrace.recording.silence import Silence, listening, packets_of
 from tests.recording.test_capture_live import capturing, stopped, target, traffic, veth
@@ -113,7 +113,7 @@ def heard(place: Namespace, word: str, *options: str | Path) -> str:
 
 
 @needs_root
-def test_a_capture_says_what_it_listens_to_and_why_it_sees_nothing(veth: Network, tmp_path: Path) -> None:
+def test_a_capture_says_what_it_listens_to_and_why_it_sees_nothing(veth: LabNetwork, tmp_path: Path) -> None:
     place = veth["target"]
     said = heard(place, " in 5 s", "-w", tmp_path / "idle.pcapng")
     assert f"iscsitrace: listening on eth0: {PORTS}, and iSCSI on other ports once it is found\n" in said
@@ -127,7 +127,7 @@ def test_a_capture_says_what_it_listens_to_and_why_it_sees_nothing(veth: Network
 
 
 @needs_root
-def test_a_watch_finds_iscsi_on_another_port_and_is_not_silent(veth: Network) -> None:
+def test_a_watch_finds_iscsi_on_another_port_and_is_not_silent(veth: LabNetwork) -> None:
     words = ("-m", "iscsitrace", "watch", "eth0", "--plain", "-a", "duration:7")
     with (
         target(veth, port=5002) as url,

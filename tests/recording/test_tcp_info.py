@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
-from iscsitrace.lab.namespaces import Network, network
+from iscsitrace.lab.namespaces import LabNetwork, network
 from tests.lab.test_lab_recording import connected, transfer
 from tests.recording.test_capture_live import ENDS, TSHARK, capturing, counts, stopped, target, traffic
 from tests.support.lab import needs_root
@@ -32,7 +32,7 @@ TIMES = ("busy", "rwnd_limited", "sndbuf_limited")
 
 
 @pytest.fixture(scope="module")
-def veth() -> Iterator[Network]:
+def veth() -> Iterator[LabNetwork]:
     with network(ENDS, cable="veth") as made:
         yield made
 
@@ -103,7 +103,7 @@ def test_samples_on_loopback_equal_those_of_ss(address: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_v6", [False, True], ids=["IPv4", "IPv6"])
-def test_samples_on_veth_equal_those_of_ss(is_v6: bool, veth: Network, tmp_path: Path) -> None:
+def test_samples_on_veth_equal_those_of_ss(is_v6: bool, veth: LabNetwork, tmp_path: Path) -> None:
     initiator, far = veth["initiator"], veth["target"]
     address = far.address_v6 if is_v6 else far.address
     assert address is not None
@@ -118,7 +118,7 @@ def test_samples_on_veth_equal_those_of_ss(is_v6: bool, veth: Network, tmp_path:
     assert_equal_to(shown, tmp_path / "veth.pcapng")
 
 
-def test_samples_are_read_with_the_packets_beside_them(veth: Network, tmp_path: Path) -> None:
+def test_samples_are_read_with_the_packets_beside_them(veth: LabNetwork, tmp_path: Path) -> None:
     file = tmp_path / "veth.pcapng"
     with target(veth) as url, capturing(veth["target"], "-s", "200", "-w", file, "--tcp-info", "5ms") as process:
         # a new socket is found within half a second
@@ -142,7 +142,7 @@ def test_samples_are_read_with_the_packets_beside_them(veth: Network, tmp_path: 
     assert {int(each) for each in fields.stdout.split()} == set(trace.cycles["command_frame"].tolist())
 
 
-def test_the_files_of_a_ring_have_the_samples_of_their_time(veth: Network, tmp_path: Path) -> None:
+def test_the_files_of_a_ring_have_the_samples_of_their_time(veth: LabNetwork, tmp_path: Path) -> None:
     initiator, far = veth["initiator"], veth["target"]
     assert far.address is not None
     words = ("-w", tmp_path / "r.pcapng", "-b", "filesize:200", "--tcp-info", "10ms")

@@ -10,8 +10,8 @@ import click
 from iscsitrace.cli.sections import Option, Section, option
 from iscsitrace.cli.units import Quantity, Typed
 from iscsitrace.lab.settings import kinds
-from iscsitrace.lab.settings.kinds import Kind, Value
-from iscsitrace.lab.settings.table import SETTINGS, Setting
+from iscsitrace.lab.settings.kinds import Value, ValueKind
+from iscsitrace.lab.settings.table import SETTINGS, RunSetting
 
 Values = dict[str, Any]
 """Values by the dotted names of settings."""
@@ -36,7 +36,7 @@ class Named(Quantity):
     name = "NAME=VALUE"
 
     def __init__(
-        self, section: str, what: str, *, is_emptied: bool = False, limited: Mapping[str, Kind] | None = None
+        self, section: str, what: str, *, is_emptied: bool = False, limited: Mapping[str, ValueKind] | None = None
     ) -> None:
         """``what`` the names are, for error messages; ``is_emptied``: ``NAME=`` is None; ``limited``: kinds instead of
         those of the table, by the settings' names without their section.
@@ -66,7 +66,7 @@ class Named(Quantity):
         return setting, found
 
 
-def of_section(section: str) -> Mapping[str, Setting]:
+def of_section(section: str) -> Mapping[str, RunSetting]:
     """The settings of a section, ``workload`` or ``initiator.tcp``, in the order of the table."""
     return {name: setting for name, setting in SETTINGS.items() if name.rpartition(".")[0] == section}
 
@@ -80,7 +80,7 @@ def settings_section(
     title: str,
     *parts: str | Option,
     own: Mapping[str, Option] | None = None,
-    limited: Mapping[str, Kind] | None = None,
+    limited: Mapping[str, ValueKind] | None = None,
 ) -> Section[Values]:
     """A section of options: of settings, of whole sections of settings, and others whose values are settings.
 
@@ -117,7 +117,7 @@ def _value(name: str, typed: Any) -> Any:
     return list(typed) if SETTINGS[name].is_repeatable else typed
 
 
-def _option(name: str, kind: Kind) -> Option:
+def _option(name: str, kind: ValueKind) -> Option:
     setting, spelling = SETTINGS[name], f"--{option_of(name)}"
     attributes: dict[str, Any] = {"default": setting.default, "help": setting.help}
     if setting.flag is not None:
@@ -137,7 +137,7 @@ def _option(name: str, kind: Kind) -> Option:
 class _Word(click.Choice[str]):
     """One of the words of a kind, to the value that the core has for it."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: ValueKind) -> None:
         super().__init__(kind.words)
         self._kind = kind
 
@@ -145,7 +145,7 @@ class _Word(click.Choice[str]):
         return self._kind.parse(super().convert(value, param, ctx))
 
 
-def _type(kind: Kind) -> click.ParamType[Any]:
+def _type(kind: ValueKind) -> click.ParamType[Any]:
     if kind.words:
         return _Word(kind)
     if kind.name == kinds.COUNT.name:

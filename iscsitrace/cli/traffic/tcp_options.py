@@ -9,7 +9,7 @@ import click
 from iscsitrace.cli.sections import Section, option
 from iscsitrace.cli.traffic.setting_options import Named, Values, settings_section
 from iscsitrace.cli.units import Size
-from iscsitrace.lab.settings.kinds import Kind, one_of
+from iscsitrace.lab.settings.kinds import ValueKind, one_of
 from iscsitrace.lab.settings.table import KERNEL_CONTROLS, SETTINGS, SIMULATED_CONTROLS
 
 
@@ -43,7 +43,7 @@ SOCKETS = Section(
 )
 
 
-def _hosts(controls: Kind) -> Section[Values]:
+def _hosts(controls: ValueKind) -> Section[Values]:
     return settings_section(
         "TCP of both hosts",
         "tcp",

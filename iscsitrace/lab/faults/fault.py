@@ -9,7 +9,7 @@ from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
-from iscsitrace.lab.settings.kinds import TEXT, TIME, Kind, Value
+from iscsitrace.lab.settings.kinds import TEXT, TIME, Value, ValueKind
 
 TARGET = "target"
 """The world of ``iscsitrace target``: a target alone. `addresses` has the others of our own programs."""
@@ -26,10 +26,10 @@ class FaultImpossible(ToolMissing):
 
 
 @dataclass(frozen=True)
-class Detail:
+class FaultDetail:
     """A detail of a kind of fault."""
 
-    kind: Kind
+    kind: ValueKind
     default: str
     """As it is typed."""
 
@@ -71,7 +71,7 @@ class FaultKind:
     """In one sentence."""
     on: str
     """The host that it acts on, unless it says otherwise: ``initiator`` or ``target``."""
-    own: Mapping[str, Detail] = field(default_factory=dict)
+    own: Mapping[str, FaultDetail] = field(default_factory=dict)
     lasts: str | None = None
     """How long it lasts, in one that is timed during the I/O, as it is typed. None: it begins before the login, and
     lasts for the whole run.
@@ -85,11 +85,11 @@ class FaultKind:
         return self.lasts is not None
 
     @property
-    def details(self) -> dict[str, Detail]:
+    def details(self) -> dict[str, FaultDetail]:
         """All its details: ``on`` is the host, ``at`` the time after the first I/O, ``for`` how long it lasts."""
-        found = {"on": Detail(TEXT, self.on)}
+        found = {"on": FaultDetail(TEXT, self.on)}
         if self.lasts is not None:
-            found |= {"at": Detail(TIME, "1s"), "for": Detail(TIME, self.lasts)}
+            found |= {"at": FaultDetail(TIME, "1s"), "for": FaultDetail(TIME, self.lasts)}
         return found | dict(self.own)
 
 
@@ -119,7 +119,7 @@ def fault(kind: FaultKind, typed: Mapping[str, str]) -> Fault:
     return Fault(kind, {name: _value(kind, name, detail, typed) for name, detail in known.items()})
 
 
-def _value(kind: FaultKind, name: str, detail: Detail, typed: Mapping[str, str]) -> Value:
+def _value(kind: FaultKind, name: str, detail: FaultDetail, typed: Mapping[str, str]) -> Value:
     value = detail.kind.parse(typed.get(name, detail.default))
     if value is None:
         raise InputInvalid(f"{kind.name}: {name}={typed[name]} is not {detail.kind.needed}")

@@ -11,7 +11,7 @@ from typing import Final
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.faults import settings as ours
-from iscsitrace.lab.faults.fault import INITIATOR_ALONE, TARGET, Detail, Fault, FaultKind, Ours, Placed, Settings
+from iscsitrace.lab.faults.fault import INITIATOR_ALONE, TARGET, Fault, FaultDetail, FaultKind, Ours, Placed, Settings
 from iscsitrace.lab.run_files import INITIATOR
 from iscsitrace.lab.settings.kinds import COUNT
 
@@ -155,7 +155,7 @@ def _kind(rule: str, sides: Mapping[str, str]) -> FaultKind:
     meaning = " ".join(f"{side.capitalize()}: {what}" for side, what in sides.items())
     on = "target" if "target" in sides else INITIATOR
     worlds = (*Ours.worlds, *(alone[side] for side in sides))
-    count = {"nth": Detail(COUNT, "1"), "every": Detail(COUNT, "0")}
+    count = {"nth": FaultDetail(COUNT, "1"), "every": FaultDetail(COUNT, "0")}
     return FaultKind(rule, meaning, on, count, ours=Ours(_break, worlds, _require_side))
 
 

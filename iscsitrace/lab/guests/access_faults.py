@@ -14,7 +14,7 @@ from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.run_files import INITIATOR
 
 _S = 1_000_000_000
-_ACCOUNT = peers.Account("backup", "SecretOfTarget")
+_ACCOUNT = peers.ChapAccount("backup", "SecretOfTarget")
 _OTHER = "iqn.2025-01.org.iscsitrace:other"
 _KEY = "0xabc"
 # SPC-4 table 209
@@ -62,7 +62,7 @@ def unreachable_portal(hosts: Hosts, details: Details) -> Iterator[None]:
     wanted = hosts.wanted[host]
     targets.add_portal(hosts.guests[host], wanted, port)
     hosts.guests[host].run("nft", "-f", "-", input_text=_DROPPED.format(port=port))
-    hosts.portals.append(initiator.Portal(places.portal(wanted.address, port), wanted.name, is_further=True))
+    hosts.portals.append(initiator.TargetPortal(places.portal(wanted.address, port), wanted.name, is_further=True))
     yield
 
 

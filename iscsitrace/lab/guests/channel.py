@@ -20,7 +20,7 @@ _HELLO = 0
 
 
 @dataclass(frozen=True)
-class Clock:
+class GuestClock:
     """The clock of a guest against this host's, both in ns since 1970: offset = guest's less host's."""
 
     offset_ns: int

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from iscsitrace.errors import ToolMissing
-from iscsitrace.lab.guests.channel import Clock
+from iscsitrace.lab.guests.channel import GuestClock
 from iscsitrace.lab.guests.machine import Guest
 from iscsitrace.lab.places import HERE
-from iscsitrace.lab.recording import Samples
+from iscsitrace.lab.recording import TcpInfoSamples
 
 _CAPTURE = "/run/capture.pcap"
 _SAMPLES = "/run/tcp-info.json"
@@ -37,12 +37,12 @@ _SECOND_NS = 1_000_000_000
 
 
 @dataclass
-class Evidence:
+class GuestEvidence:
     """What was recorded in one guest; complete after the block of `recording`."""
 
-    clock_before: Clock
-    clock_after: Clock | None = None
-    samples: Samples = field(default_factory=Samples)
+    clock_before: GuestClock
+    clock_after: GuestClock | None = None
+    samples: TcpInfoSamples = field(default_factory=TcpInfoSamples)
     packet_count: int | None = None
     dropped_count: int | None = None
     events: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -69,10 +69,10 @@ class Evidence:
 @contextmanager
 def recording(
     guest: Guest, file: Path | None, *, snaplen_bytes: int | None = None, buffer_kib: int = 16384
-) -> Iterator[Evidence]:
+) -> Iterator[GuestEvidence]:
     """Records in a guest while the block runs; its capture becomes ``file``, a pcapng with nanoseconds, if wanted."""
     guest.shell(_start_of_events())
-    found = Evidence(guest.clock())
+    found = GuestEvidence(guest.clock())
     before = _counters(guest)
     words = ("python3", "-S", "/guest/sample.py", str(_SAMPLE_PERIOD_MS), _SAMPLES)
     with guest.started("env", "PYTHONPATH=/guest", *words) as sampler:
@@ -123,9 +123,9 @@ def _start_of_events() -> str:
     """
 
 
-def _read(guest: Guest, found: Evidence, before: dict[str, dict[str, int]]) -> None:
+def _read(guest: Guest, found: GuestEvidence, before: dict[str, dict[str, int]]) -> None:
     samples = json.loads(guest.read(_SAMPLES))
-    found.samples = Samples(samples["rows"], samples["missed_count"])
+    found.samples = TcpInfoSamples(samples["rows"], samples["missed_count"])
     after = _counters(guest)
     found.counters = {
         group: changed

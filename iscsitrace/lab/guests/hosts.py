@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from iscsitrace.lab.guests.initiator import Portal
+from iscsitrace.lab.guests.initiator import TargetPortal
 from iscsitrace.lab.guests.machine import Guest
 from iscsitrace.lab.guests.targets import Wanted
 from iscsitrace.lab.namespaces import Namespace
@@ -25,7 +25,7 @@ class Hosts:
     """Each target, by the name of its host."""
     program: str
     """The targets' program: lio or tgt."""
-    portals: list[Portal]
+    portals: list[TargetPortal]
     until_end: ExitStack
     """Ends when the run does, before its targets."""
     is_discovering: bool = True
@@ -38,6 +38,6 @@ class Hosts:
         """The initiator's guest."""
         return self.guests[INITIATOR]
 
-    def portal(self, target: str) -> Portal:
+    def portal(self, target: str) -> TargetPortal:
         """The portal of a target, by the name of its host."""
         return self.portals[list(self.wanted).index(target)]

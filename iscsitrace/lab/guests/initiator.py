@@ -33,7 +33,7 @@ _FIO_RESULT = "/run/fio.json"
 
 
 @dataclass(frozen=True)
-class Portal:
+class TargetPortal:
     """Where a target is, and its name."""
 
     text: str
@@ -49,8 +49,8 @@ class Login:
 
     keys: Mapping[str, str] = field(default_factory=dict)
     """Operational keys in the spelling of RFC 7143."""
-    account: peers.Account | None = None
-    own_account: peers.Account | None = None
+    account: peers.ChapAccount | None = None
+    own_account: peers.ChapAccount | None = None
     """The target's, for mutual CHAP."""
     sessions: int = 1
     """Sessions with each target."""
@@ -95,7 +95,7 @@ _NO_SESSIONS = 21
 
 
 @contextmanager
-def logged_in(guest: Guest, portals: Sequence[Portal], *, is_discovering: bool = True) -> Iterator[None]:
+def logged_in(guest: Guest, portals: Sequence[TargetPortal], *, is_discovering: bool = True) -> Iterator[None]:
     """Sessions with targets, which end with the block: found by SendTargets, or known."""
     for portal in portals:
         if portal.is_further:
@@ -115,7 +115,7 @@ def logged_in(guest: Guest, portals: Sequence[Portal], *, is_discovering: bool =
 
 
 @contextmanager
-def logged_in_as(guest: Guest, portal: Portal, name: str) -> Iterator[str]:
+def logged_in_as(guest: Guest, portal: TargetPortal, name: str) -> Iterator[str]:
     """One more session with a target while the block runs, under another initiator name; its disk."""
     before = set(_disks(guest).get(portal.name, ()))
     interface = ("iscsiadm", "-m", "iface", "-I", _OTHER_INTERFACE)
@@ -133,11 +133,11 @@ def logged_in_as(guest: Guest, portal: Portal, name: str) -> Iterator[str]:
             guest.run(*node, "--logout", limit_s=_LOGIN_LIMIT_S, is_checked=False)
 
 
-def _node(portal: Portal) -> tuple[str, ...]:
+def _node(portal: TargetPortal) -> tuple[str, ...]:
     return ("iscsiadm", "-m", "node", "-T", portal.name, "-p", portal.text)
 
 
-def disks(guest: Guest, portals: Sequence[Portal], *, each: int = 1, limit_s: float = 60) -> list[list[str]]:
+def disks(guest: Guest, portals: Sequence[TargetPortal], *, each: int = 1, limit_s: float = 60) -> list[list[str]]:
     """The devices of each target's disks, as soon as there are ``each`` of them."""
     end = time.monotonic() + limit_s
     while True:
@@ -194,7 +194,7 @@ _SWITCHES = ("initial_r2t", "immediate_data")
 _DIGESTS = ("None", "CRC32C")
 
 
-def connections(attributes: Mapping[str, Mapping[str, str]], portals: Sequence[Portal]) -> dict[str, Any]:
+def connections(attributes: Mapping[str, Mapping[str, str]], portals: Sequence[TargetPortal]) -> dict[str, Any]:
     """The connections as a truth lists them: ``connections`` with their parameters, and ``ends`` with their ports."""
     numbers = {portal.name: number for number, portal in enumerate(portals)}
     found: dict[str, Any] = {"connections": [], "ends": []}

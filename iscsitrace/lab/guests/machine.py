@@ -21,7 +21,7 @@ from pathlib import Path
 
 from iscsitrace.errors import ToolMissing
 from iscsitrace.lab import ownership, signals
-from iscsitrace.lab.guests.channel import Channel, Clock
+from iscsitrace.lab.guests.channel import Channel, GuestClock
 from iscsitrace.lab.guests.image import Image, packed
 from iscsitrace.lab.places import Finished, last_line, require
 
@@ -177,14 +177,14 @@ class Guest:
         """Writes a file; its folder is made."""
         self.channel.ask("write", content.encode(), path=path, mode=mode, wait_s=_FILE_LIMIT_S)
 
-    def clock(self) -> Clock:
+    def clock(self) -> GuestClock:
         """The clock of the guest now, by the shortest of many exchanges."""
         found = []
         for _ in range(_CLOCK_EXCHANGES):
             asked_ns = time.time_ns()
             answer, _ = self.channel.ask("time")
             error_ns = (time.time_ns() - asked_ns) // 2
-            found.append(Clock(answer["time_ns"] - asked_ns - error_ns, error_ns))
+            found.append(GuestClock(answer["time_ns"] - asked_ns - error_ns, error_ns))
         return min(found, key=lambda clock: clock.error_ns)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from iscsitrace.lab.faults.fault import Detail, Details, FaultImpossible
+from iscsitrace.lab.faults.fault import Details, FaultDetail, FaultImpossible
 from iscsitrace.lab.guests import storage, targets
 from iscsitrace.lab.guests.hosts import Hosts
 from iscsitrace.lab.settings.kinds import COUNT
 
 _MS = 1_000_000
 _S = 1_000_000_000
-_DISK = {"disk": Detail(COUNT, "0")}
+_DISK = {"disk": FaultDetail(COUNT, "0")}
 _THIN_BLOCK_SECTORS = 128
 
 

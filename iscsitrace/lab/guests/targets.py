@@ -34,9 +34,9 @@ class Wanted:
     disk_bytes: Sequence[int]
     keys: Mapping[str, str] = field(default_factory=dict)
     """Operational login keys in the spelling of RFC 7143."""
-    accounts: Sequence[peers.Account] = ()
+    accounts: Sequence[peers.ChapAccount] = ()
     """CHAP: only these may log in, each with its secret. For anybody if there are none."""
-    own_account: peers.Account | None = None
+    own_account: peers.ChapAccount | None = None
     """The target's own, for mutual CHAP."""
     initiators: Sequence[str] | None = None
     """LIO: only these names may log in. None: any."""
@@ -89,7 +89,7 @@ def allow_unmap(guest: Guest, program: str, disk: int) -> None:
         )
 
 
-def require_account(guest: Guest, program: str, name: str, account: peers.Account) -> None:
+def require_account(guest: Guest, program: str, name: str, account: peers.ChapAccount) -> None:
     """A target that serves anybody asks for CHAP from now on."""
     if program == "lio":
         guest.shell(
@@ -192,7 +192,7 @@ def _acl(name: str, lun_count: int, wanted: Wanted) -> dict[str, Any]:
     return found
 
 
-def _chap(account: peers.Account, own: peers.Account | None) -> dict[str, str]:
+def _chap(account: peers.ChapAccount, own: peers.ChapAccount | None) -> dict[str, str]:
     found = {"chap_userid": account.user, "chap_password": account.secret}
     if own is not None:
         found |= {"chap_mutual_userid": own.user, "chap_mutual_password": own.secret}

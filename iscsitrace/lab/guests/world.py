@@ -182,7 +182,7 @@ def _run(
             world.outside.hosts,
             wanted,
             programs.target,
-            [initiator.Portal(each.portal, each.name) for each in running],
+            [initiator.TargetPortal(each.portal, each.name) for each in running],
             stack.enter_context(ExitStack()),
         )
         _require_wanted(watch)
@@ -244,7 +244,7 @@ def _wanted(world: GuestWorld, host: str, portal: Mapping[str, Any]) -> targets.
         address=world.address(host),
         disk_bytes=[unit.get("size_bytes", _DISK_BYTES) for unit in units],
         keys=initiator.keys_of(portal.get("keys", {})),
-        accounts=[peers.Account(each["name"], each["secret"]) for each in chap.get("initiators") or []],
+        accounts=[peers.ChapAccount(each["name"], each["secret"]) for each in chap.get("initiators") or []],
     )
 
 
@@ -271,7 +271,7 @@ def _workload(
     chap = offers.get("chap")
     login = initiator.Login(
         keys=initiator.keys_of(offers.get("offers", {})),
-        account=peers.Account(chap["name"], chap["secret"]) if chap else None,
+        account=peers.ChapAccount(chap["name"], chap["secret"]) if chap else None,
         sessions=client["workload"].get("sessions") or 1,
         settings=faults.node_settings(programs.faults) | dict(programs.node_settings),
     )

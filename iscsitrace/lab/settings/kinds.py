@@ -22,7 +22,7 @@ _SWITCH = {"yes": True, "no": False}
 
 
 @dataclass(frozen=True)
-class Kind:
+class ValueKind:
     """A kind of value."""
 
     name: str
@@ -40,11 +40,11 @@ class Kind:
     most: int | None = None
 
 
-def _quantity(quantity: Quantity, read_number: Callable[[Any], Value | None] = lambda _: None) -> Kind:
+def _quantity(quantity: Quantity, read_number: Callable[[Any], Value | None] = lambda _: None) -> ValueKind:
     def read(written: Any) -> Value | None:
         return quantity.parse(written) if isinstance(written, str) else read_number(written)
 
-    return Kind(quantity.name, quantity.needed, read, quantity.parse)
+    return ValueKind(quantity.name, quantity.needed, read, quantity.parse)
 
 
 def _bytes(written: Any) -> int | None:
@@ -55,14 +55,14 @@ def _fraction(written: Any) -> float | None:
     return float(written) if isinstance(written, int | float) and 0 <= written <= 1 else None
 
 
-def count(least: int = 0, most: int | None = None) -> Kind:
+def count(least: int = 0, most: int | None = None) -> ValueKind:
     """Whole numbers within bounds."""
 
     def within(number: int | None) -> int | None:
         return None if number is None or number < least or (most is not None and number > most) else number
 
     limits = "" if not least and most is None else f" >= {least}" if most is None else f" from {least} to {most}"
-    return Kind(
+    return ValueKind(
         "COUNT",
         f"a whole number{limits}",
         lambda written: within(_bytes(written)),
@@ -72,13 +72,13 @@ def count(least: int = 0, most: int | None = None) -> Kind:
     )
 
 
-def one_of(*words: str) -> Kind:
+def one_of(*words: str) -> ValueKind:
     """A choice of words. The core spells them with underscores instead of dashes."""
 
     def read(written: Any) -> str | None:
         return written.replace("-", "_") if isinstance(written, str) and written in words else None
 
-    return Kind("WORD", f"one of {', '.join(words)}", read, read, words)
+    return ValueKind("WORD", f"one of {', '.join(words)}", read, read, words)
 
 
 def _above_zero(written: Any) -> float | None:
@@ -159,23 +159,23 @@ SIZE = _quantity(quantities.SIZE, _bytes)
 RATE = _quantity(quantities.RATE)
 SHARE = _quantity(quantities.SHARE, _fraction)
 COUNT = count()
-SECONDS = Kind("SECONDS", "a number above 0", _above_zero, _typed_above_zero)
-SWITCH = Kind("YES|NO", "yes or no (in TOML true or false)", _switch, lambda text: _SWITCH.get(text.lower()))
-TEXT = Kind("TEXT", "a text", _text, _text)
-TIMES = Kind("TIMES", 'a list of times like ["1ms", "20ms"]', _times, lambda text: _times(text.split(",")))
-WORDS = Kind("WORDS", "a list of words", _words, lambda text: _words(text.split(",")) if text else None)
-SERVICE = Kind(
+SECONDS = ValueKind("SECONDS", "a number above 0", _above_zero, _typed_above_zero)
+SWITCH = ValueKind("YES|NO", "yes or no (in TOML true or false)", _switch, lambda text: _SWITCH.get(text.lower()))
+TEXT = ValueKind("TEXT", "a text", _text, _text)
+TIMES = ValueKind("TIMES", 'a list of times like ["1ms", "20ms"]', _times, lambda text: _times(text.split(",")))
+WORDS = ValueKind("WORDS", "a list of words", _words, lambda text: _words(text.split(",")) if text else None)
+SERVICE = ValueKind(
     "TIMES",
     'a time like "8ms", or two like "30ms-40ms" (uniform)',
     _service,
     _typed_service,
 )
-QUEUE = Kind("LENGTH", 'a number of packets like 100, a size like "64K", or "none"', _queue, _queue)
-BURST_LOSS = Kind("SHARES", "shares ENTER,LEAVE[,BAD[,GOOD]], like 0.01%,25%", _burst_loss, _burst_loss)
-REORDERING = Kind("SHARE,TIME", "a share and a time, like 1%,2ms", _reordering, _reordering)
+QUEUE = ValueKind("LENGTH", 'a number of packets like 100, a size like "64K", or "none"', _queue, _queue)
+BURST_LOSS = ValueKind("SHARES", "shares ENTER,LEAVE[,BAD[,GOOD]], like 0.01%,25%", _burst_loss, _burst_loss)
+REORDERING = ValueKind("SHARE,TIME", "a share and a time, like 1%,2ms", _reordering, _reordering)
 
 
-def of_key(name: str) -> Kind:
+def of_key(name: str) -> ValueKind:
     """The kind of a login key."""
     if name.endswith("Length"):
         return SIZE

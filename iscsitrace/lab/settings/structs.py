@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from iscsitrace.lab.settings.kinds import Value
-from iscsitrace.lab.settings.table import DIRECTIONS, SETTINGS, TARGET_NAME, Part
+from iscsitrace.lab.settings.table import DIRECTIONS, SETTINGS, TARGET_NAME, Struct
 
 _SECOND_NS = 1_000_000_000
 LIMIT_NS = 3_600 * _SECOND_NS
@@ -30,7 +30,9 @@ Values = Mapping[str, Value | None]
 
 def programs_of(values: Values) -> dict[str, Any]:
     """The programs of the real world, as fields of `lab.real.Programs`; those not named are left to its defaults."""
-    found: dict[str, Any] = {name: str(word).replace("_", "-") for name, word in _fields(values, Part.PROGRAM).items()}
+    found: dict[str, Any] = {
+        name: str(word).replace("_", "-") for name, word in _fields(values, Struct.PROGRAM).items()
+    }
     limit, rates = values.get("link.bypass-from"), [link_of(values, way).get("rate_bps") for way in DIRECTIONS]
     if limit and any(rate is None or rate >= limit for rate in rates):
         found["is_bypassed"] = True
@@ -93,7 +95,7 @@ def stripe_count(values: Values) -> int:
 
 def access_of(values: Values) -> dict[str, Any]:
     """The access link that all targets share, alike in both directions; empty without one."""
-    return _fields(values, Part.ACCESS)
+    return _fields(values, Struct.ACCESS)
 
 
 def capture_at(values: Values) -> tuple[str, ...]:
@@ -123,12 +125,12 @@ def of_run(values: Values, seed: int) -> dict[str, Any]:
 
 def offers_of(values: Values) -> dict[str, Any]:
     """The login keys that the initiator offers."""
-    return _fields(values, Part.KEYS, "initiator.keys")
+    return _fields(values, Struct.KEYS, "initiator.keys")
 
 
 def workload_of(values: Values) -> dict[str, Any]:
     """The workload, without a seed."""
-    workload = _fields(values, Part.WORKLOAD)
+    workload = _fields(values, Struct.WORKLOAD)
     if any(f"workload.{name}" in values for name in ("queue-depth", "connection-depth")):
         workload["queue_depth"] = queue_depth(values)
     if is_tuned(values):
@@ -142,16 +144,16 @@ def workload_of(values: Values) -> dict[str, Any]:
 
 def listed(workload: Mapping[str, Any]) -> dict[str, Any]:
     """A workload with a null for each field that is not set, as truth files list it; not every run has an operation."""
-    names = [name for name in _names(Part.WORKLOAD) if name != "operation"]
+    names = [name for name in _names(Struct.WORKLOAD) if name != "operation"]
     found = dict.fromkeys((*names, "queue_depth", "duration_ns", "tuning")) | dict(workload)
     if found["tuning"]:
         # without what only definitions have
-        names = [each.field for each in SETTINGS.values() if each.part == Part.TUNING and each.help]
+        names = [each.field for each in SETTINGS.values() if each.part == Struct.TUNING and each.help]
         found["tuning"] = dict.fromkeys((*names, "line_bytes_per_s")) | found["tuning"]
     return found
 
 
-def _names(part: Part) -> list[str]:
+def _names(part: Struct) -> list[str]:
     return [setting.field for setting in SETTINGS.values() if setting.part == part]
 
 
@@ -159,12 +161,12 @@ def tcp_of(values: Values, host: str) -> dict[str, Any]:
     """TCP of the ``initiator`` or the ``target``."""
     # Nagle's algorithm is off, as on our sockets, unless the target's status is to be held by it
     is_held = host == "target" and values.get("target.status") == "apart_held"
-    return {"nagle": is_held} | _fields(values, Part.TCP, "tcp") | _fields(values, Part.TCP, f"{host}.tcp")
+    return {"nagle": is_held} | _fields(values, Struct.TCP, "tcp") | _fields(values, Struct.TCP, f"{host}.tcp")
 
 
 def link_of(values: Values, direction: str) -> dict[str, Any]:
     """One direction of the link, ``to-target`` or ``to-initiator``."""
-    return _fields(values, Part.LINK, "link") | _fields(values, Part.LINK, f"link.{direction}")
+    return _fields(values, Struct.LINK, "link") | _fields(values, Struct.LINK, f"link.{direction}")
 
 
 def link_of_both(values: Values) -> dict[str, dict[str, Any]]:
@@ -193,7 +195,7 @@ def world_of(values: Values, seed: int) -> dict[str, Any]:
 
 def fields_of_world(values: Values) -> dict[str, Any]:
     """Hosts, packets and captures: the fields of a world that are neither TCP nor links."""
-    return _fields(values, Part.WORLD) | ({"is_untapped": True} if values.get("capture.is-untapped") else {})
+    return _fields(values, Struct.WORLD) | ({"is_untapped": True} if values.get("capture.is-untapped") else {})
 
 
 def portal_of(values: Values, number: int, seed: int) -> dict[str, Any]:
@@ -205,8 +207,8 @@ def portal_of(values: Values, number: int, seed: int) -> dict[str, Any]:
     portal: dict[str, Any] = {
         "targets": [{"target_name": name}],
         "seed": seed,
-        "keys": keys | _fields(values, Part.KEYS, "target.keys"),
-        **_fields(values, Part.PORTAL),
+        "keys": keys | _fields(values, Struct.KEYS, "target.keys"),
+        **_fields(values, Struct.PORTAL),
     }
     if "target.is-serial" in values:
         portal["service_order"] = "one_at_a_time" if values["target.is-serial"] else "parallel"
@@ -228,13 +230,13 @@ def _service_delay(value: Value) -> dict[str, Any]:
 
 def _tuning(values: Values) -> dict[str, Any]:
     found: dict[str, Any] = {"rule": _RULES[str(values["workload.connections-rule"])]}
-    found |= _fields(values, Part.TUNING)
+    found |= _fields(values, Struct.TUNING)
     if "workload.path-rate" in values:
         found["line_bytes_per_s"] = int(str(values["workload.path-rate"])) / _BITS
     return found
 
 
-def _fields(values: Values, part: Part, section: str | None = None) -> dict[str, Any]:
+def _fields(values: Values, part: Struct, section: str | None = None) -> dict[str, Any]:
     """The fields of a part that take a value as it is; of every section that has some, or of one."""
     found: dict[str, Any] = {}
     for name, value in values.items():

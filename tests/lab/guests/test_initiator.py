@@ -10,8 +10,8 @@ import pytest
 
 from iscsitrace.errors import ToolMissing
 from iscsitrace.lab.guests import initiator
-from iscsitrace.lab.guests.initiator import Login, Portal
-from iscsitrace.lab.peers import Account
+from iscsitrace.lab.guests.initiator import Login, TargetPortal
+from iscsitrace.lab.peers import ChapAccount
 from iscsitrace.lab.places import Finished
 
 TARGET = "iqn.2025-01.org.iscsitrace:memory"
@@ -35,8 +35,8 @@ class Answers:
 def test_a_login_is_written_as_iscsid_reads_it() -> None:
     login = Login(
         keys={"InitialR2T": "Yes", "HeaderDigest": "CRC32C", "MaxRecvDataSegmentLength": "8192"},
-        account=Account("joe", "twelveletters"),
-        own_account=Account("target", "twelveothers"),
+        account=ChapAccount("joe", "twelveletters"),
+        own_account=ChapAccount("target", "twelveothers"),
         sessions=2,
         settings={"node.session.timeo.replacement_timeout": "5", "node.startup": "automatic"},
     )
@@ -127,7 +127,8 @@ def test_connections_are_what_sysfs_says() -> None:
     )
     attributes = initiator.negotiated(Answers(grep=sysfs))  # type: ignore[arg-type]
     assert attributes["connection3:0"]["address"] == "fd71::2"
-    assert initiator.connections(attributes, [Portal("[fd71::9]:3260", "other"), Portal("[fd71::2]:3260", TARGET)]) == {
+    portals = [TargetPortal("[fd71::9]:3260", "other"), TargetPortal("[fd71::2]:3260", TARGET)]
+    assert initiator.connections(attributes, portals) == {
         "connections": [
             {
                 "connection": 0, "session": 3, "cid": 0, "target": 1,
@@ -143,7 +144,7 @@ def test_connections_are_what_sysfs_says() -> None:
 
 def test_disks_are_listed_by_target() -> None:
     guest = Answers(iscsi_session=f"{TARGET} /dev/sda\n{TARGET} /dev/sdb\nother /dev/sdc\n")
-    portals = [Portal("", "other"), Portal("", TARGET)]
+    portals = [TargetPortal("", "other"), TargetPortal("", TARGET)]
     assert initiator.disks(guest, portals) == [["/dev/sdc"], ["/dev/sda", "/dev/sdb"]]  # type: ignore[arg-type]
     with pytest.raises(ToolMissing, match="open-iscsi made no 2 disks of each target within 0 s"):
         initiator.disks(guest, portals, each=2, limit_s=0)  # type: ignore[arg-type]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from iscsitrace.lab import peers
 from iscsitrace.lab.guests import storage, targets
 from iscsitrace.lab.guests.targets import Wanted
-from iscsitrace.lab.peers import Account
+from iscsitrace.lab.peers import ChapAccount
 
-JOE, TARGET = Account("joe", "twelveletters"), Account("target", "twelveothers")
+JOE, TARGET = ChapAccount("joe", "twelveletters"), ChapAccount("target", "twelveothers")
 CHAP = {"chap_userid": "joe", "chap_password": "twelveletters"}
 MUTUAL = {"chap_mutual_userid": "target", "chap_mutual_password": "twelveothers"}
 
