@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from iscsitrace.studies import records, verdicts
 from iscsitrace.studies.definition import ALL_WORLDS, Definition
-from iscsitrace.studies.points import Point, of_experiment
-from iscsitrace.studies.records import Run
+from iscsitrace.studies.points import DesignPoint, of_experiment
+from iscsitrace.studies.records import RecordedRun
 from iscsitrace.studies.repeats import Row
 from iscsitrace.studies.results import Beside, JudgedClaim
 
@@ -31,9 +31,9 @@ class World:
     """A world of a study: its recorded run, if any, and the rows that the present definition still has."""
 
     name: str
-    run: Run | None
+    run: RecordedRun | None
     rows: list[Row]
-    points: tuple[Point, ...]
+    points: tuple[DesignPoint, ...]
 
     def has(self, arm: str, place: Mapping[str, Any]) -> bool:
         """Whether its grid has a place of an arm with these settings, in the units of a run."""
@@ -85,7 +85,7 @@ def counted(found: Sequence[str]) -> str:
     return f"{tested.count(verdicts.REPRODUCED)} of {len(tested)}{more}" if tested else NOTHING
 
 
-def agreement(run: Run | None) -> str:
+def agreement(run: RecordedRun | None) -> str:
     """The difference of the model from measured throughputs: median, largest, and the number of places."""
     model = run.model if run else None
     return NOTHING if model is None else f"{100 * model.median:.1f} %, {100 * model.largest:.1f} % ({model.count})"

@@ -26,7 +26,7 @@ from iscsitrace.studies.definition_settings import (
     require_among,
     written,
 )
-from iscsitrace.studies.paper import Condition, Exhibit, LeftOut, Paper
+from iscsitrace.studies.paper import Circumstance, Exhibit, Omission, Paper
 from iscsitrace.studies.quantities import QUANTITIES
 
 _FOLDER: Final = Path(__file__).parent / "definitions"
@@ -373,9 +373,9 @@ class Study(GriddedTable, frozen=True, kw_only=True):
     figures: tuple[AnyFigure, ...] = ()
     published: tuple[Published, ...] = ()
     claims: tuple[Claim, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[Circumstance, ...] = ()
     exhibits: tuple[Exhibit, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[Omission, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()

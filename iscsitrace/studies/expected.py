@@ -44,7 +44,7 @@ _TRANSMIT_BYTES: Final = 256 << 10
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Environment:
     """What the machine and the kernel decide."""
 
     service_ns: float = 0.0
@@ -57,11 +57,11 @@ class Surroundings:
     """Whether the hosts take exactly the delays that are set, as in the simulated world."""
 
 
-SIMULATED: Final = Surroundings()
+SIMULATED: Final = Environment()
 
 
 def of_point(
-    values: dict[str, Value], parameters: dict[str, Any] | None, surroundings: Surroundings = SIMULATED
+    values: dict[str, Value], parameters: dict[str, Any] | None, surroundings: Environment = SIMULATED
 ) -> Prediction | None:
     """The prediction for a run; None for what the model does not describe: mixed reads and writes, losses with another
     congestion control than Reno and CUBIC, held statuses where the command window allows more than one command of a
@@ -102,7 +102,7 @@ def _waiting(prediction: Prediction, wait_ns: float) -> Prediction:
 
 
 def setting_of(
-    values: dict[str, Value], parameters: dict[str, Any], surroundings: Surroundings = SIMULATED
+    values: dict[str, Value], parameters: dict[str, Any], surroundings: Environment = SIMULATED
 ) -> Setting | None:
     """A point as the model's setting; None where the model does not describe it."""
     operation = str(values.get("workload.operation", "read"))
@@ -238,7 +238,7 @@ def _data_pdu_bytes(operation: str, parameters: dict[str, Any]) -> int | None:
     return min((int(each) for each in limits if each), default=None)
 
 
-def _window(values: dict[str, Value], sender: str, receiver: str, surroundings: Surroundings) -> int | None:
+def _window(values: dict[str, Value], sender: str, receiver: str, surroundings: Environment) -> int | None:
     """The smaller of the receive window and what the send buffer allows per round trip. As in Linux, a blocked writer
     continues when a third of the buffer is free, so a round trip carries two thirds, and a segment at each end.
     """

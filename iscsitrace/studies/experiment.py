@@ -10,11 +10,11 @@ from typing import Final
 
 from iscsitrace.errors import InputInvalid, OutputExists
 from iscsitrace.fit import regression
-from iscsitrace.fit.points import Point as SteadyPoint
+from iscsitrace.fit.points import Point
 from iscsitrace.lab.namespaces import require_root
 from iscsitrace.studies import figures, repeats, results, runner, verdicts
 from iscsitrace.studies.definition import ENDING, Definition
-from iscsitrace.studies.points import Point
+from iscsitrace.studies.points import DesignPoint
 from iscsitrace.studies.quantities import PointResult
 from iscsitrace.studies.results import ArmFit, Results
 from iscsitrace.studies.runner import Watch
@@ -23,7 +23,7 @@ KEPT: Final = ("figures", "captures", "none")
 """Which captures are kept: those that figures are drawn from, all, or none."""
 
 
-def prepare(definition: Definition, points: Sequence[Point], directory: Path, *, is_forced: bool) -> None:
+def prepare(definition: Definition, points: Sequence[DesignPoint], directory: Path, *, is_forced: bool) -> None:
     """Creates the folder, or reuses one in which the same experiment was started; ``is_forced`` starts over. A copy of
     the definition is kept in it, so that the folder is complete.
 
@@ -54,7 +54,7 @@ def prepare(definition: Definition, points: Sequence[Point], directory: Path, *,
 
 def carry_out(
     definition: Definition,
-    points: Sequence[Point],
+    points: Sequence[DesignPoint],
     directory: Path,
     watch: Watch,
     *,
@@ -64,7 +64,7 @@ def carry_out(
 ) -> Results:
     """Runs the remaining points and writes ``results.json``, ``results.csv`` and the figures; the results so far."""
     drawn_from = figures.needed(definition, points)
-    kept: dict[str, Callable[[Point], bool]] = {
+    kept: dict[str, Callable[[DesignPoint], bool]] = {
         "figures": lambda point: point.name in drawn_from,
         "captures": lambda _: True,
         "none": lambda _: False,
@@ -77,7 +77,7 @@ def carry_out(
 
 def _results(
     definition: Definition,
-    points: Sequence[Point],
+    points: Sequence[DesignPoint],
     found: Sequence[PointResult],
     directory: Path,
     *,
@@ -108,10 +108,10 @@ _DELAY: Final = "link.one-way-delay"
 _LEAST_DELAYS: Final = 2
 
 
-def _fits(points: Sequence[Point], results: Sequence[PointResult]) -> Iterator[ArmFit]:
+def _fits(points: Sequence[DesignPoint], results: Sequence[PointResult]) -> Iterator[ArmFit]:
     """A fit for each arm, and for each place of the rest of its grid, where at least two delays were measured."""
     by_name = {result.name: result for result in results}
-    groups: dict[tuple[str, ...], tuple[dict[str, str], list[SteadyPoint]]] = {}
+    groups: dict[tuple[str, ...], tuple[dict[str, str], list[Point]]] = {}
     for point in points:
         where = {name: each.text for name, each in point.grid.items() if name != _DELAY}
         _, found = groups.setdefault((point.arm, *where.values()), (where, []))

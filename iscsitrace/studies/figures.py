@@ -27,7 +27,7 @@ from iscsitrace.studies.definition import (
     PacketFigure,
     StreamFigure,
 )
-from iscsitrace.studies.points import Point
+from iscsitrace.studies.points import DesignPoint
 from iscsitrace.studies.quantities import PointResult
 from iscsitrace.studies.repeats import Row
 from iscsitrace.studies.results import POINTS, FigureFile, write_text
@@ -45,13 +45,13 @@ _LOOKS: Final[dict[str, courses.Look]] = {from_truth.CONNECTIONS: "steps", from_
 _READ_COURSES: Final = "Time since the first command of the workload; a line is the first run at its place."
 
 
-def needed(definition: Definition, points: Sequence[Point]) -> set[str]:
+def needed(definition: Definition, points: Sequence[DesignPoint]) -> set[str]:
     """Names of the points whose captures a figure is drawn from."""
     return {point.name for figure in definition.figures if (point := _captured(figure, points)) is not None}
 
 
 @dataclass(frozen=True)
-class Picture:
+class ResultFigure:
     """A figure for which there are results."""
 
     name: str
@@ -66,18 +66,18 @@ class Picture:
 
 
 def pictures(
-    definition: Definition, points: Sequence[Point], results: Sequence[PointResult], directory: Path
-) -> Iterator[Picture]:
+    definition: Definition, points: Sequence[DesignPoint], results: Sequence[PointResult], directory: Path
+) -> Iterator[ResultFigure]:
     """The figures for which there are results, ready to be drawn."""
     rows = repeats.rows(results)
     for figure in definition.figures:
         found = _drawing(figure, definition, points, results, rows, directory)
         if found is not None:
-            yield Picture(figure.name, figure.title, *found)
+            yield ResultFigure(figure.name, figure.title, *found)
 
 
 def draw(
-    definition: Definition, points: Sequence[Point], results: Sequence[PointResult], directory: Path
+    definition: Definition, points: Sequence[DesignPoint], results: Sequence[PointResult], directory: Path
 ) -> list[FigureFile]:
     """Draws the figures for which there are results, and writes their numbers; the files.
 
@@ -102,7 +102,7 @@ def draw(
 def _drawing(
     figure: AnyFigure,
     definition: Definition,
-    points: Sequence[Point],
+    points: Sequence[DesignPoint],
     results: Sequence[PointResult],
     rows: Sequence[Row],
     directory: Path,
@@ -139,13 +139,13 @@ def _drawing(
             return (_READ_PACKETS, *made, ()) if made else None
 
 
-def _point_name(figure: CourseFigure, point: Point) -> str:
+def _point_name(figure: CourseFigure, point: DesignPoint) -> str:
     if figure.lines == ARM or figure.lines not in point.place:
         return point.arm
     return f"{charts.setting_words(figure.lines)} {point.place[figure.lines].text}"
 
 
-def _captured(figure: AnyFigure, points: Sequence[Point]) -> Point | None:
+def _captured(figure: AnyFigure, points: Sequence[DesignPoint]) -> DesignPoint | None:
     """The point whose capture a figure is drawn from: its first point that has one."""
     if not isinstance(figure, CAPTURED):
         return None
@@ -157,7 +157,7 @@ def _captured(figure: AnyFigure, points: Sequence[Point]) -> Point | None:
 
 
 def _capture(
-    figure: AnyFigure, points: Sequence[Point], results: Sequence[PointResult], directory: Path
+    figure: AnyFigure, points: Sequence[DesignPoint], results: Sequence[PointResult], directory: Path
 ) -> Path | None:
     """The capture at the initiator for a figure; None when it was not kept."""
     point = _captured(figure, points)
@@ -173,7 +173,10 @@ def _save(path: Path, drawn: Any) -> None:
 
 
 def _course_lines(
-    figure: CourseFigure, points: Sequence[Point], results: Sequence[PointResult], name_of: Callable[[Point], str]
+    figure: CourseFigure,
+    points: Sequence[DesignPoint],
+    results: Sequence[PointResult],
+    name_of: Callable[[DesignPoint], str],
 ) -> tuple[CourseLine, ...]:
     """The courses of the first run at each place of the figure, in the order of the points."""
     by_name = {result.name: result for result in results if result.error is None}

@@ -39,7 +39,7 @@ _LEAST_SHARE: Final = 0.5
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamTruth:
     """One connection. Unknown values are None."""
 
     target: int
@@ -119,7 +119,7 @@ def of_streams(
     }
 
 
-def of_truth(truth: Mapping[str, Any], start_ns: int, end_ns: int | None, *, is_read: bool) -> tuple[Stream, ...]:
+def of_truth(truth: Mapping[str, Any], start_ns: int, end_ns: int | None, *, is_read: bool) -> tuple[StreamTruth, ...]:
     """The streams of a run, by target and connection.
 
     What completed from ``start_ns`` to ``end_ns`` counts; without an end, each stream counts to its own end.
@@ -137,14 +137,14 @@ def _stream(
     done: Array,
     times_ns: tuple[int, int, int | None],
     sender: Mapping[str, Any],
-) -> Stream:
+) -> StreamTruth:
     begun_ns, start_ns, end_ns = times_ns
     last_ns = int(done[:, ENDED].max())
     until_ns = last_ns if end_ns is None else end_ns
     counts = (done[:, ENDED] > start_ns) & (done[:, ENDED] <= until_ns)
     byte_count = int(done[counts, SIZE].sum())
     left_ns, left_bytes = _slow_start_end(sender)
-    return Stream(
+    return StreamTruth(
         *place,
         byte_count=byte_count,
         throughput_bytes_per_s=byte_count * 1e9 / (until_ns - start_ns) if until_ns > start_ns else 0.0,
@@ -182,26 +182,26 @@ def _slow_start_end(sender: Mapping[str, Any]) -> tuple[int | None, int | None]:
     return None, None
 
 
-def jain(streams: Sequence[Stream]) -> float | None:
+def jain(streams: Sequence[StreamTruth]) -> float | None:
     """Jain's fairness index of the throughputs: 1 when all are equal, 1 / n when one has all. None without any."""
     values = np.array([stream.throughput_bytes_per_s for stream in streams])
     squares = float((values**2).sum())
     return float(values.sum()) ** 2 / (len(values) * squares) if squares else None
 
 
-def spread_s(streams: Sequence[Stream]) -> float | None:
+def spread_s(streams: Sequence[StreamTruth]) -> float | None:
     """Time from the end of the first stream to the end of the last."""
     ends = [stream.ended_s for stream in streams]
     return max(ends) - min(ends) if ends else None
 
 
-def spread_ratio(streams: Sequence[Stream]) -> float | None:
+def spread_ratio(streams: Sequence[StreamTruth]) -> float | None:
     """Time of the last stream / time of the first."""
     ends = [stream.ended_s for stream in streams]
     return max(ends) / min(ends) if ends and min(ends) > 0 else None
 
 
-def slow_start_rank(streams: Sequence[Stream]) -> float | None:
+def slow_start_rank(streams: Sequence[StreamTruth]) -> float | None:
     """Spearman's rank correlation of the streams' ends with their windows after slow start.
 
     -1 when a smaller window always means a later end. A stream without a loss has the largest window. None for fewer
@@ -220,14 +220,14 @@ def _ranks(values: Sequence[float]) -> Array:
     return np.array([(found < value).sum() + ((found == value).sum() - 1) / 2 for value in found], dtype=np.float64)
 
 
-def timeout_count(streams: Sequence[Stream]) -> int | None:
+def timeout_count(streams: Sequence[StreamTruth]) -> int | None:
     """Retransmission timeouts of all streams; None when those of one are unknown."""
     counts = [stream.timeout_count for stream in streams]
     known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None
 
 
-def retransmission_rate(truth: Mapping[str, Any], streams: Sequence[Stream], *, is_read: bool) -> float | None:
+def retransmission_rate(truth: Mapping[str, Any], streams: Sequence[StreamTruth], *, is_read: bool) -> float | None:
     """Retransmitted segments / all packets of the senders of data."""
     links = [path["to_initiator" if is_read else "to_target"] for path in truth["paths"]]
     sent = sum(link["counters"]["arrived"]["count"] for link in links)

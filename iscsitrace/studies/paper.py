@@ -23,7 +23,7 @@ class Paper(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, renam
     remark: str = ""
 
 
-class Condition(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class Circumstance(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """A setting or a circumstance of the study, beside ours."""
 
     what: Text
@@ -63,7 +63,7 @@ class Exhibit(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, ren
             raise Mistake("why", "name a figure of ours, or say why there is none")
 
 
-class LeftOut(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+class Omission(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
     """A figure, table or discussion of the study that is not repeated."""
 
     what: Text

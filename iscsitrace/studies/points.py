@@ -40,7 +40,7 @@ class WarmUp:
 
 
 @dataclass(frozen=True)
-class Point:
+class DesignPoint:
     """One run."""
 
     name: str
@@ -96,7 +96,7 @@ class Point:
         return all(name in self.place and self.place[name].value == each.value for name, each in where.items())
 
 
-def of_experiment(definition: Definition, world: str, *, is_reduced: bool = False) -> list[Point]:
+def of_experiment(definition: Definition, world: str, *, is_reduced: bool = False) -> list[DesignPoint]:
     """All points, arm by arm; InputInvalid when the experiment cannot run in this world.
 
     ``is_reduced``: use the definition's scale for the real world in the simulated world, too.
@@ -118,7 +118,7 @@ def of_experiment(definition: Definition, world: str, *, is_reduced: bool = Fals
     return points
 
 
-def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str) -> Iterator[Point]:
+def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str) -> Iterator[DesignPoint]:
     repeats = real.repeats if real is not None and real.repeats else arm.repeats or definition.repeats
     grid = {**definition.axes, **(real.axes if real is not None else {}), **arm.axes}
     # an arm is defined by its own settings, so they take precedence over the real world's
@@ -136,7 +136,7 @@ def _of_arm(definition: Definition, arm: Arm, real: RealWorld | None, world: str
         place = {**base, **at}
         count = repeats if world != "simulated" or _is_random(place) else 1
         for repeat in range(1, count + 1):
-            yield Point(
+            yield DesignPoint(
                 name=_name(arm.name, at, repeat if count > 1 else None),
                 arm=arm.name,
                 grid=at,

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
-from iscsitrace.fit.points import Point as SteadyPoint
-from iscsitrace.studies.from_truth import Course, Stream
+from iscsitrace.fit.points import Point
+from iscsitrace.studies.from_truth import Course, StreamTruth
 from iscsitrace.wording.cells import NOTHING
 
 SEARCH, STREAMS, EFFICIENCY = "search", "streams", "efficiency"
@@ -50,7 +50,7 @@ class PointResult:
     limiter: str | None = None
     parts_ns: dict[str, float] = field(default_factory=dict)
     """The time breakdown of a system call."""
-    steady: tuple[SteadyPoint, ...] = ()
+    steady: tuple[Point, ...] = ()
     """The steady commands of the capture, for a fit over several points."""
     connections: int | None = None
     """The number of connections that a search found; None without a search, or when it had not ended."""
@@ -93,7 +93,7 @@ class PointResult:
     """CPU time of our targets."""
     captures: tuple[str, ...] = ()
     """Files that were kept in its folder."""
-    streams: tuple[Stream, ...] = ()
+    streams: tuple[StreamTruth, ...] = ()
     """By target and connection, from the truth; so are the numbers below."""
     jain: float | None = None
     """Jain's fairness index of the streams' throughputs."""
@@ -166,7 +166,7 @@ _COUNTS: Final = {"connections", "delays", "of 1", "packets", "timeouts", "times
 
 
 @dataclass(frozen=True)
-class Quantity:
+class StudyQuantity:
     """A quantity: its name in definitions, its unit and label, how it is printed, and where it comes from."""
 
     name: str
@@ -208,7 +208,7 @@ class Quantity:
 
 _CV: Final = "coefficient of variation"
 _RECORDS: Final = (
-    Quantity(
+    StudyQuantity(
         "throughput",
         "MB/s",
         "throughput after the warm-up",
@@ -217,8 +217,8 @@ _RECORDS: Final = (
         field="steady_throughput_bytes_per_s",
         in_model="throughput_bytes_per_s",
     ),
-    Quantity("idle_fraction", "%", "idle fraction", "idle %", 1, in_model="idle_fraction"),
-    Quantity(
+    StudyQuantity("idle_fraction", "%", "idle fraction", "idle %", 1, in_model="idle_fraction"),
+    StudyQuantity(
         IDLE_OF_SOCKET,
         "%",
         "idle fraction: 1 - throughput / that of a socket",
@@ -226,10 +226,12 @@ _RECORDS: Final = (
         1,
         has_field=False,
     ),
-    Quantity(OF_SOCKET, "%", "throughput / that of a socket", "of socket %", 1, has_field=False),
-    Quantity("model_error", "%", "error of the model", "error %", 1, field="absolute_model_error"),
-    Quantity("period", "ms", "time from one call to the next", "period ms", 3, field="period_ns", in_model="period_ns"),
-    Quantity(
+    StudyQuantity(OF_SOCKET, "%", "throughput / that of a socket", "of socket %", 1, has_field=False),
+    StudyQuantity("model_error", "%", "error of the model", "error %", 1, field="absolute_model_error"),
+    StudyQuantity(
+        "period", "ms", "time from one call to the next", "period ms", 3, field="period_ns", in_model="period_ns"
+    ),
+    StudyQuantity(
         "bit_rate",
         "Mbit/s",
         "throughput after the warm-up",
@@ -238,36 +240,40 @@ _RECORDS: Final = (
         field="steady_throughput_bytes_per_s",
         in_model="throughput_bytes_per_s",
     ),
-    Quantity("line_rate", "Mbit/s", "rate on the line, with all headers", "line Mbit/s", 1, field="line_bytes_per_s"),
-    Quantity("k", "delays", "one-way delays per command", "k", 2, in_model="k"),
-    Quantity("packets", "packets", "packets with data per command", "packets", 1, field="packets_per_command"),
-    Quantity("connections", "connections", "connections found", "found", 0, SEARCH),
-    Quantity("converge", "s", "time until the number was found", "after s", 1, SEARCH, field="converged_s"),
-    Quantity("goodput_lost", "%", "throughput lost by the search", "lost %", 1, SEARCH),
-    Quantity("measured", "MB/s", "throughput as measured", "measured MB/s", 1, field="measured_bytes_per_s"),
-    Quantity("measured_cv", "%", f"{_CV} of measured throughput", "measured cv %", 1),
-    Quantity("measuring", "s", "time of a measurement", "measuring s", 2, field="measuring_s"),
-    Quantity("latency_cv", "%", f"{_CV} of command latencies", "latency cv %", 1, SEARCH),
-    Quantity(
+    StudyQuantity(
+        "line_rate", "Mbit/s", "rate on the line, with all headers", "line Mbit/s", 1, field="line_bytes_per_s"
+    ),
+    StudyQuantity("k", "delays", "one-way delays per command", "k", 2, in_model="k"),
+    StudyQuantity("packets", "packets", "packets with data per command", "packets", 1, field="packets_per_command"),
+    StudyQuantity("connections", "connections", "connections found", "found", 0, SEARCH),
+    StudyQuantity("converge", "s", "time until the number was found", "after s", 1, SEARCH, field="converged_s"),
+    StudyQuantity("goodput_lost", "%", "throughput lost by the search", "lost %", 1, SEARCH),
+    StudyQuantity("measured", "MB/s", "throughput as measured", "measured MB/s", 1, field="measured_bytes_per_s"),
+    StudyQuantity("measured_cv", "%", f"{_CV} of measured throughput", "measured cv %", 1),
+    StudyQuantity("measuring", "s", "time of a measurement", "measuring s", 2, field="measuring_s"),
+    StudyQuantity("latency_cv", "%", f"{_CV} of command latencies", "latency cv %", 1, SEARCH),
+    StudyQuantity(
         "connection_spread", "%", f"{_CV} of throughput over connections", "MB/s over connections cv %", 1, SEARCH
     ),
-    Quantity("cwnd_spread", "%", f"{_CV} of cwnd over connections", "cwnd cv %", 1, SEARCH),
-    Quantity("latency_poles", "of 1", "connections' mean latencies in two groups", "two poles", 2),
-    Quantity("late_window", "times", "cwnd of the 40th connection / of the 1st", "cwnd 40th / 1st", 2),
-    Quantity("efficiency", "%", "efficiency: throughput / rate of the line", "efficiency %", 1, EFFICIENCY),
-    Quantity("cpu", "s/GB", "CPU time of the initiator", "s/GB", 2, EFFICIENCY, "cpu_s_per_gigabyte"),
-    Quantity("target_cpu", "s/GB", "CPU time of the target", "target s/GB", 2, EFFICIENCY, "target_cpu_s_per_gigabyte"),
-    Quantity("host_share", "%", "time of a call spent in the hosts", "hosts %", 1),
-    Quantity("utilisation", "%", "utilisation of the shared line", "line %", 1, STREAMS),
-    Quantity("mean_of_peak", "%", "throughput / that of the best second", "mean / peak %", 1),
-    Quantity(SCATTER, "%", f"{_CV} of throughput over repeats", "scatter %", 1, STREAMS, has_field=False),
-    Quantity("jain", "of 1", "Jain's fairness index of the streams", "Jain", 3, STREAMS),
-    Quantity("spread", "s", "time from first to last end of a stream", "first to last s", 1, STREAMS, "spread_s"),
-    Quantity("spread_ratio", "times", "time of the last stream / time of the first", "last / first", 2, STREAMS),
-    Quantity("retransmission_rate", "%", "retransmitted segments / packets sent", "retransmitted %", 4, STREAMS),
-    Quantity("timeouts", "timeouts", "retransmission timeouts", "timeouts", 1, STREAMS, "timeout_count"),
-    Quantity("timed_out", "%", "runs with a retransmission timeout", "runs with timeouts %", 0),
-    Quantity("slow_start_rank", "of 1", "rank correlation of ends with windows after slow start", "rank", 2),
+    StudyQuantity("cwnd_spread", "%", f"{_CV} of cwnd over connections", "cwnd cv %", 1, SEARCH),
+    StudyQuantity("latency_poles", "of 1", "connections' mean latencies in two groups", "two poles", 2),
+    StudyQuantity("late_window", "times", "cwnd of the 40th connection / of the 1st", "cwnd 40th / 1st", 2),
+    StudyQuantity("efficiency", "%", "efficiency: throughput / rate of the line", "efficiency %", 1, EFFICIENCY),
+    StudyQuantity("cpu", "s/GB", "CPU time of the initiator", "s/GB", 2, EFFICIENCY, "cpu_s_per_gigabyte"),
+    StudyQuantity(
+        "target_cpu", "s/GB", "CPU time of the target", "target s/GB", 2, EFFICIENCY, "target_cpu_s_per_gigabyte"
+    ),
+    StudyQuantity("host_share", "%", "time of a call spent in the hosts", "hosts %", 1),
+    StudyQuantity("utilisation", "%", "utilisation of the shared line", "line %", 1, STREAMS),
+    StudyQuantity("mean_of_peak", "%", "throughput / that of the best second", "mean / peak %", 1),
+    StudyQuantity(SCATTER, "%", f"{_CV} of throughput over repeats", "scatter %", 1, STREAMS, has_field=False),
+    StudyQuantity("jain", "of 1", "Jain's fairness index of the streams", "Jain", 3, STREAMS),
+    StudyQuantity("spread", "s", "time from first to last end of a stream", "first to last s", 1, STREAMS, "spread_s"),
+    StudyQuantity("spread_ratio", "times", "time of the last stream / time of the first", "last / first", 2, STREAMS),
+    StudyQuantity("retransmission_rate", "%", "retransmitted segments / packets sent", "retransmitted %", 4, STREAMS),
+    StudyQuantity("timeouts", "timeouts", "retransmission timeouts", "timeouts", 1, STREAMS, "timeout_count"),
+    StudyQuantity("timed_out", "%", "runs with a retransmission timeout", "runs with timeouts %", 0),
+    StudyQuantity("slow_start_rank", "of 1", "rank correlation of ends with windows after slow start", "rank", 2),
 )
 QUANTITIES: Final = {each.name: each for each in _RECORDS}
 """Every quantity by its name."""

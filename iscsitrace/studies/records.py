@@ -20,8 +20,8 @@ import numpy as np
 from iscsitrace.errors import InputInvalid
 from iscsitrace.studies import repeats, results
 from iscsitrace.studies.definition import WORLDS, Definition
-from iscsitrace.studies.points import Point, of_experiment
-from iscsitrace.studies.repeats import Estimate, Row
+from iscsitrace.studies.points import DesignPoint, of_experiment
+from iscsitrace.studies.repeats import MeasuredValue, Row
 from iscsitrace.studies.results import Results, write_text
 
 FOLDER: Final = Path(__file__).parent / "recorded"
@@ -30,7 +30,7 @@ _DIGEST_DIGITS: Final = 16
 
 
 @dataclass(frozen=True)
-class Agreement:
+class ModelAgreement:
     """The model against measured throughputs: sizes of the differences, as shares of the measured ones."""
 
     count: int
@@ -40,7 +40,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Place:
+class RecordedPlace:
     """The repeats of a place of the grid."""
 
     name: str
@@ -49,14 +49,14 @@ class Place:
     """A hash of the settings of all its repeats."""
     run_count: int
     failed_count: int
-    estimates: dict[str, Estimate]
+    estimates: dict[str, MeasuredValue]
     """The quantities that the definition refers to, in their units."""
     model: dict[str, float] = field(default_factory=dict)
     """What the model predicts of them."""
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """An experiment in one world."""
 
     world: str
@@ -66,8 +66,8 @@ class Run:
     seeds: tuple[int, ...]
     point_count: int
     failed_count: int
-    model: Agreement | None
-    places: tuple[Place, ...]
+    model: ModelAgreement | None
+    places: tuple[RecordedPlace, ...]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Record:
     """The runs of an experiment, at most one a world."""
 
     name: str
-    runs: tuple[Run, ...]
+    runs: tuple[RecordedRun, ...]
     kind: str = KIND
     schema: int = SCHEMA
 
@@ -94,7 +94,7 @@ def load(name: str, folder: Path = FOLDER) -> Record:
     return found
 
 
-def of_world(name: str, world: str, folder: Path = FOLDER) -> Run | None:
+def of_world(name: str, world: str, folder: Path = FOLDER) -> RecordedRun | None:
     """The recorded run of an experiment in a world, at its full scale there; None without one."""
     return next((run for run in load(name, folder).runs if run.world == world and not run.is_reduced), None)
 
@@ -116,14 +116,14 @@ def keep(definition: Definition, found: Results, folder: Path = FOLDER) -> Path:
     return file
 
 
-def _run(definition: Definition, found: Results) -> Run:
+def _run(definition: Definition, found: Results) -> RecordedRun:
     points = of_experiment(definition, found.world, is_reduced=found.is_reduced)
     if {point.digest for point in points} != {point.digest for point in found.points}:
         raise InputInvalid(f"the definition of {found.name} has changed since: run it again, finished points are kept")
     rows = repeats.rows(found.points)
     digests = _digests(points)
     wanted = _wanted(definition, rows)
-    return Run(
+    return RecordedRun(
         world=found.world,
         is_reduced=found.is_reduced,
         command=results.command(found.name, found.world, is_reduced=found.is_reduced),
@@ -133,7 +133,7 @@ def _run(definition: Definition, found: Results) -> Run:
         failed_count=len(found.failed),
         model=agreement(rows),
         places=tuple(
-            Place(
+            RecordedPlace(
                 name=row.name,
                 digest=digests[row.arm, *row.grid.values()],
                 run_count=row.run_count,
@@ -147,13 +147,13 @@ def _run(definition: Definition, found: Results) -> Run:
     )
 
 
-def agreement(rows: Sequence[Row]) -> Agreement | None:
+def agreement(rows: Sequence[Row]) -> ModelAgreement | None:
     """The model against the throughputs of all rows that have both; None without one."""
     errors = [abs(row.model_error) for row in rows if row.model_error is not None]
     if not errors:
         return None
     half, most = (float(each) for each in np.percentile(errors, (50, 90)))
-    return Agreement(len(errors), half, most, max(errors))
+    return ModelAgreement(len(errors), half, most, max(errors))
 
 
 def _wanted(definition: Definition, rows: Sequence[Row]) -> dict[int, set[str]]:
@@ -181,7 +181,7 @@ def _referred(definition: Definition, rows: Sequence[Row]) -> Iterator[tuple[str
         yield from ((figure.y, row) for row in rows if figure.shows(row.arm, row.values) and figure.x in row.values)
 
 
-def rows_of(definition: Definition, run: Run) -> list[Row]:
+def rows_of(definition: Definition, run: RecordedRun) -> list[Row]:
     """The recorded places that the definition still has, as rows."""
     found = []
     known = {place.digest: place for place in run.places}
@@ -196,7 +196,7 @@ def rows_of(definition: Definition, run: Run) -> list[Row]:
     return found
 
 
-def _digests(points: Sequence[Point]) -> dict[tuple[str, ...], str]:
+def _digests(points: Sequence[DesignPoint]) -> dict[tuple[str, ...], str]:
     """A hash of arm, place and the settings of all repeats, by arm and place; several arms may have equal settings."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for point in points:

@@ -22,7 +22,7 @@ _NORMAL_975: Final = 1.959964
 
 
 @dataclass(frozen=True)
-class Estimate:
+class MeasuredValue:
     """A number, and what its repeats say about it."""
 
     value: float
@@ -54,14 +54,14 @@ class Estimate:
         return None if most >= low and least <= high else False
 
 
-def mean(values: Sequence[float]) -> Estimate:
+def mean(values: Sequence[float]) -> MeasuredValue:
     """The mean of at least one value."""
     count = len(values)
     variance = float(np.var(values, ddof=1)) / count if count > 1 else 0.0
     return _estimate(float(np.mean(values)), count, variance, count - 1)
 
 
-def variation(values: Sequence[float], scale: float = 1.0) -> Estimate | None:
+def variation(values: Sequence[float], scale: float = 1.0) -> MeasuredValue | None:
     """Standard deviation / mean, times ``scale``; None for fewer than two values, or a mean of zero.
 
     The interval is that of the standard deviation of a normal distribution, with the quantiles of chi-square after
@@ -73,34 +73,34 @@ def variation(values: Sequence[float], scale: float = 1.0) -> Estimate | None:
     found = scale * float(np.std(values, ddof=1)) / abs(middle)
     least, most = (_chi_square(count - 1, normal) for normal in (-_NORMAL_975, _NORMAL_975))
     if not least:
-        return Estimate(found, count)
-    return Estimate(found, count, found * sqrt((count - 1) / most), found * sqrt((count - 1) / least))
+        return MeasuredValue(found, count)
+    return MeasuredValue(found, count, found * sqrt((count - 1) / most), found * sqrt((count - 1) / least))
 
 
-def ratio(one: Estimate, other: Estimate) -> Estimate:
+def ratio(one: MeasuredValue, other: MeasuredValue) -> MeasuredValue:
     """One mean / another that is not zero, by the first terms of its Taylor series."""
     value = one.value / other.value
     return _of_two(value, one, other, one.variance / other.value**2, value**2 * other.variance / other.value**2)
 
 
-def difference(one: Estimate, other: Estimate) -> Estimate:
+def difference(one: MeasuredValue, other: MeasuredValue) -> MeasuredValue:
     """One mean less another."""
     return _of_two(one.value - other.value, one, other, one.variance, other.variance)
 
 
-def percent(share: Estimate) -> Estimate:
+def percent(share: MeasuredValue) -> MeasuredValue:
     """A share in %."""
     low, high = (None if end is None else 100 * end for end in (share.low, share.high))
-    return Estimate(100 * share.value, share.count, low, high, 100**2 * share.variance, share.freedom)
+    return MeasuredValue(100 * share.value, share.count, low, high, 100**2 * share.variance, share.freedom)
 
 
-def lack(share: Estimate) -> Estimate:
+def lack(share: MeasuredValue) -> MeasuredValue:
     """What a share lacks to 100 %, in %."""
     low, high = (None if end is None else 100 * (1 - end) for end in (share.high, share.low))
-    return Estimate(100 * (1 - share.value), share.count, low, high, 100**2 * share.variance, share.freedom)
+    return MeasuredValue(100 * (1 - share.value), share.count, low, high, 100**2 * share.variance, share.freedom)
 
 
-def _of_two(value: float, one: Estimate, other: Estimate, first: float, second: float) -> Estimate:
+def _of_two(value: float, one: MeasuredValue, other: MeasuredValue, first: float, second: float) -> MeasuredValue:
     """The degrees of freedom are Welch's and Satterthwaite's."""
     parts = [(part, each.freedom) for part, each in ((first, one), (second, other)) if part]
     freedom = sum(part for part, _ in parts) ** 2 / sum(part**2 / each for part, each in parts) if parts else 0.0
@@ -108,11 +108,11 @@ def _of_two(value: float, one: Estimate, other: Estimate, first: float, second: 
     return _estimate(value, count, first + second, freedom)
 
 
-def _estimate(value: float, count: int, variance: float, freedom: float) -> Estimate:
+def _estimate(value: float, count: int, variance: float, freedom: float) -> MeasuredValue:
     if count < 2:
-        return Estimate(value, count)
+        return MeasuredValue(value, count)
     half = student_975(max(1, int(freedom))) * sqrt(variance) if variance else 0.0
-    return Estimate(value, count, value - half, value + half, variance, freedom)
+    return MeasuredValue(value, count, value - half, value + half, variance, freedom)
 
 
 def _chi_square(freedom: int, normal: float) -> float:
@@ -133,7 +133,7 @@ class Row:
     run_count: int
     """Repeats that did not fail."""
     failed_count: int
-    estimates: dict[str, Estimate]
+    estimates: dict[str, MeasuredValue]
     """Each known quantity, in its unit, over the repeats."""
     model: dict[str, float]
     """The quantities that the model predicts, in their units."""
@@ -231,7 +231,7 @@ def _row(group: Sequence[PointResult]) -> Row:
     )
 
 
-def _over_repeats(points: Sequence[PointResult]) -> dict[str, Estimate]:
+def _over_repeats(points: Sequence[PointResult]) -> dict[str, MeasuredValue]:
     """What is known, by quantity."""
     values = {
         name: [value for point in points if (value := each.measured(point)) is not None]

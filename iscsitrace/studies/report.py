@@ -12,7 +12,7 @@ from iscsitrace.show.document import Document, Fact, Opening, Picture, Section
 from iscsitrace.studies import figures, records, repeats, results, tables, verdicts
 from iscsitrace.studies.definition import ENDING, GUESTS, WORLDS, Definition, load
 from iscsitrace.studies.points import of_experiment
-from iscsitrace.studies.records import Agreement
+from iscsitrace.studies.records import ModelAgreement
 from iscsitrace.studies.repeats import Row
 from iscsitrace.studies.results import JudgedClaim, Results
 
@@ -86,7 +86,7 @@ def _by_verdict(claims: list[JudgedClaim]) -> Iterator[tuple[str, str]]:
         yield verdict, ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
-def _agreement(found: Results, rows: Sequence[Row], model: Agreement | None) -> str:
+def _agreement(found: Results, rows: Sequence[Row], model: ModelAgreement | None) -> str:
     """The differences of the model: from the simulator, whose settings it has, or from a measurement."""
     if model is None:
         return "No point can be compared with the model."
@@ -103,7 +103,7 @@ def _recorded_error(name: str) -> str:
     return f"Recorded over the kernel's TCP: error of the model {_sizes(run.model)}." if run and run.model else ""
 
 
-def _sizes(model: Agreement) -> str:
+def _sizes(model: ModelAgreement) -> str:
     return (
         f"over {model.count} throughputs: median {_percent(model.median)}, 90th percentile {_percent(model.p90)}, "
         f"largest {_percent(model.largest)}"
@@ -114,7 +114,7 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _facts(found: Results, rows: Sequence[Row], model: Agreement | None) -> Iterator[Fact]:
+def _facts(found: Results, rows: Sequence[Row], model: ModelAgreement | None) -> Iterator[Fact]:
     failed = f"{len(found.failed)} failed" if found.failed else "none failed"
     run = f"{len(found.points)} of {found.point_count}"
     yield Fact("points", run if not found.is_complete else str(found.point_count), failed)

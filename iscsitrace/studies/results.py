@@ -26,7 +26,7 @@ import iscsitrace
 from iscsitrace.errors import InputInvalid
 from iscsitrace.show.files import written_aside
 from iscsitrace.studies.definition import WORLDS
-from iscsitrace.studies.points import Point
+from iscsitrace.studies.points import DesignPoint
 from iscsitrace.studies.quantities import PointResult, columns
 
 _SHOWN_SEEDS: Final = 3
@@ -53,7 +53,7 @@ def versions(world: str) -> dict[str, str]:
     return found | {platform.system(): release[0] if release else "", "load average": load}
 
 
-def seeds(points: Iterable[Point]) -> tuple[int, ...]:
+def seeds(points: Iterable[DesignPoint]) -> tuple[int, ...]:
     """The seeds of its runs, one for each repeat of a point."""
     return tuple(sorted({int(point.run_settings["world"]["seed"]) for point in points}))
 
@@ -139,7 +139,7 @@ class JudgedCheck:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class PlaceEvidence:
     """What the captures of a place show."""
 
     of: str
@@ -162,7 +162,7 @@ class JudgedClaim:
     why: str
     """The note on a claim that is not reproduced or not testable."""
     checks: tuple[JudgedCheck, ...]
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[PlaceEvidence, ...] = ()
     """For a claim that is not reproduced, where there are captures."""
     is_own: bool = False
     """Whether it is a claim of this project, and not of the study."""

@@ -27,7 +27,7 @@ from iscsitrace.lab.settings import structs as settings
 from iscsitrace.lab.settings.kinds import Value
 from iscsitrace.studies import expected, measured, results
 from iscsitrace.studies.definition import GUESTS
-from iscsitrace.studies.points import Point
+from iscsitrace.studies.points import DesignPoint
 from iscsitrace.studies.quantities import PointResult
 from iscsitrace.studies.results import POINTS, RESULT
 from iscsitrace.wording import amounts
@@ -58,7 +58,7 @@ class _Stopped(Exception):
 
 
 def run(
-    points: Sequence[Point], directory: Path, watch: Watch, *, jobs: int = 1, kept: Callable[[Point], bool]
+    points: Sequence[DesignPoint], directory: Path, watch: Watch, *, jobs: int = 1, kept: Callable[[DesignPoint], bool]
 ) -> list[PointResult]:
     """The results of all points that ran, now or earlier, in their order.
 
@@ -89,7 +89,7 @@ def run(
     return [found[point.name] for point in points if point.name in found]
 
 
-def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_kept: bool) -> PointResult:
+def perform(point: DesignPoint, directory: Path, has_ended: Callable[[], bool], *, is_kept: bool) -> PointResult:
     """Runs one point and measures it, in an empty folder. Raises _Stopped when ``has_ended`` returns True."""
     folder = directory / POINTS / point.name
     shutil.rmtree(folder, ignore_errors=True)
@@ -122,13 +122,13 @@ def perform(point: Point, directory: Path, has_ended: Callable[[], bool], *, is_
     return result
 
 
-def _captures(point: Point, folder: Path) -> list[Path]:
+def _captures(point: DesignPoint, folder: Path) -> list[Path]:
     """The capture at the initiator and those at the targets, as far as they are taken."""
     hosts = run_files.hosts(len(settings.target_delays(point.values)), point.capture_at)
     return [folder / run_files.capture_name(host) for host in hosts]
 
 
-def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callable[[], bool]) -> PointResult:
+def _measured(point: DesignPoint, about: PointResult, folder: Path, has_ended: Callable[[], bool]) -> PointResult:
     if point.world == GUESTS:
         own = world.target_program(point.programs, point.run_settings)
         in_guests = world.GuestPrograms(own, point.capture_at)
@@ -158,7 +158,7 @@ def _measured(point: Point, about: PointResult, folder: Path, has_ended: Callabl
     return replace(about, **found, **rates, model=None if prediction is None else prediction.as_dict())
 
 
-def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) -> expected.Surroundings:
+def _surroundings(truth: dict[str, Any], point: DesignPoint, found: dict[str, Any]) -> expected.Environment:
     """Host time and delays from the capture, and the largest window that the sender's kernel saw.
 
     The host time of a mirror is not used: in the capture it includes the wait of one mirror side for the other.
@@ -167,7 +167,7 @@ def _surroundings(truth: dict[str, Any], point: Point, found: dict[str, Any]) ->
     ends = [end for ends in truth["target_ends"] for end in ends] if is_read else truth["initiator_ends"]
     windows = [window for end in ends for window in end["windows"]["snd_wnd_bytes"] or () if window is not None]
     hosts_ns = 0.0 if settings.copy_count(point.values) > 1 else found.get("s_ns") or 0.0
-    return expected.Surroundings(hosts_ns, max(windows, default=None), found.get("k"), has_host_delays=False)
+    return expected.Environment(hosts_ns, max(windows, default=None), found.get("k"), has_host_delays=False)
 
 
 def _parameters(outcome: dict[str, Any]) -> dict[str, Any] | None:
@@ -175,7 +175,7 @@ def _parameters(outcome: dict[str, Any]) -> dict[str, Any] | None:
     return next((found for each in outcome.get("connections", ()) if (found := each.get("parameters"))), None)
 
 
-def _earlier(point: Point, directory: Path, is_kept: bool) -> PointResult | None:
+def _earlier(point: DesignPoint, directory: Path, is_kept: bool) -> PointResult | None:
     folder = directory / POINTS / point.name
     result = results.read_point(folder / RESULT)
     if result is None or result.error is not None or result.digest != point.digest:
@@ -186,11 +186,11 @@ def _earlier(point: Point, directory: Path, is_kept: bool) -> PointResult | None
     return result
 
 
-_Kept = Callable[[Point], bool]
+_Kept = Callable[[DesignPoint], bool]
 
 
 def _one_by_one(
-    points: Sequence[Point], directory: Path, has_ended: Callable[[], bool], jobs: int, kept: _Kept
+    points: Sequence[DesignPoint], directory: Path, has_ended: Callable[[], bool], jobs: int, kept: _Kept
 ) -> Iterator[PointResult]:
     for point in points:
         if has_ended():
@@ -209,7 +209,7 @@ def _begin(is_over: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _task(point: Point, directory: Path, is_kept: bool) -> PointResult | None:
+def _task(point: DesignPoint, directory: Path, is_kept: bool) -> PointResult | None:
     try:
         return perform(point, directory, lambda: bool(_is_over.value), is_kept=is_kept)
     except _Stopped:
@@ -217,7 +217,7 @@ def _task(point: Point, directory: Path, is_kept: bool) -> PointResult | None:
 
 
 def _in_processes(
-    points: Sequence[Point], directory: Path, has_ended: Callable[[], bool], jobs: int, kept: _Kept
+    points: Sequence[DesignPoint], directory: Path, has_ended: Callable[[], bool], jobs: int, kept: _Kept
 ) -> Iterator[PointResult]:
     # its processes import nothing from the current folder
     os.environ["PYTHONSAFEPATH"] = "1"

@@ -11,7 +11,7 @@ from iscsitrace.show import terminal
 from iscsitrace.show.document import Grid, Section, table
 from iscsitrace.studies import expected, repeats, verdicts
 from iscsitrace.studies.definition import WORLDS
-from iscsitrace.studies.quantities import EFFICIENCY, QUANTITIES, SEARCH, STREAMS, Quantity
+from iscsitrace.studies.quantities import EFFICIENCY, QUANTITIES, SEARCH, STREAMS, StudyQuantity
 from iscsitrace.studies.repeats import Row
 from iscsitrace.studies.results import Beside, JudgedCheck, JudgedClaim, Results
 from iscsitrace.studies.verdicts import SHOWN
@@ -285,11 +285,11 @@ def _by_place(
     )
 
 
-def _of_table(name: str) -> list[Quantity]:
+def _of_table(name: str) -> list[StudyQuantity]:
     return [each for each in QUANTITIES.values() if each.table == name]
 
 
-def _texts(shown: Sequence[Quantity], means: dict[str, float]) -> tuple[str, ...]:
+def _texts(shown: Sequence[StudyQuantity], means: dict[str, float]) -> tuple[str, ...]:
     return tuple(each.text(means.get(each.name)) for each in shown)
 
 

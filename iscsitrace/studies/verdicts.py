@@ -13,8 +13,8 @@ from typing import Final
 from iscsitrace.studies import repeats
 from iscsitrace.studies.definition import WORLDS, Check, Claim, Definition, Published, Spot
 from iscsitrace.studies.quantities import QUANTITIES
-from iscsitrace.studies.repeats import Estimate, Row, row_at
-from iscsitrace.studies.results import Beside, Evidence, JudgedCheck, JudgedClaim
+from iscsitrace.studies.repeats import MeasuredValue, Row, row_at
+from iscsitrace.studies.results import Beside, JudgedCheck, JudgedClaim, PlaceEvidence
 
 REPRODUCED: Final = "reproduced"
 UNDECIDED: Final = "undecided"
@@ -54,7 +54,7 @@ def of_checks(checks: Sequence[JudgedCheck], untested: str = "") -> str:
     return PARTLY if untested else REPRODUCED
 
 
-def of_printed(quantity: str, unit: str, printed: float, ours: Estimate | None, scale: float = 1.0) -> str:
+def of_printed(quantity: str, unit: str, printed: float, ours: MeasuredValue | None, scale: float = 1.0) -> str:
     """The verdict on a printed value; ``scale`` is the factor from the printed unit to the quantity's, ``unit``."""
     if ours is None:
         return NOT_RUN
@@ -88,17 +88,17 @@ def judge(claims: Sequence[Claim], rows: Sequence[Row], world: str = WORLDS[0]) 
         yield JudgedClaim(claim.name, claim.text, verdict, why, checks, evidence, is_own=claim.is_own)
 
 
-def _evidence(claim: Claim, rows: Sequence[Row]) -> Iterator[Evidence]:
+def _evidence(claim: Claim, rows: Sequence[Row]) -> Iterator[PlaceEvidence]:
     """What the captures of its places show, each place once, in order."""
     checked = (spot for check in claim.checks for _, spot in check.spots)
     for text, spot in {place_text(claim, spot): spot for spot in claim.evidence or checked}.items():
         row = row_at(rows, spot.arm, claim.place(spot))
         if row is not None and row.limiter is not None:
             means = {name: row.means[name] for name in SHOWN if name in row.means}
-            yield Evidence(text, row.limiter, row.shares, means)
+            yield PlaceEvidence(text, row.limiter, row.shares, means)
 
 
-def _number(claim: Claim, check: Check, rows: Sequence[Row]) -> Estimate | None:
+def _number(claim: Claim, check: Check, rows: Sequence[Row]) -> MeasuredValue | None:
     """The number of a check; None where a place did not run, or its quantity is unknown."""
     sides = [_difference(claim, side, check.quantity, rows) for side in check.sides]
     known = [each for each in sides if each is not None]
@@ -107,7 +107,7 @@ def _number(claim: Claim, check: Check, rows: Sequence[Row]) -> Estimate | None:
     return reduce(repeats.ratio, [reduce(repeats.ratio, pair) for pair in (known[:2], known[2:]) if pair])
 
 
-def _difference(claim: Claim, spots: Sequence[Spot], quantity: str, rows: Sequence[Row]) -> Estimate | None:
+def _difference(claim: Claim, spots: Sequence[Spot], quantity: str, rows: Sequence[Row]) -> MeasuredValue | None:
     """The number at a place, less that at the other, if there is one."""
     found = [_at(claim, spot, quantity, rows) for spot in spots]
     known = [each for each in found if each is not None]
@@ -135,7 +135,7 @@ def _checked(claim: Claim, check: Check, rows: Sequence[Row]) -> JudgedCheck:
     )
 
 
-def _at(claim: Claim, spot: Spot, quantity: str, rows: Sequence[Row]) -> Estimate | None:
+def _at(claim: Claim, spot: Spot, quantity: str, rows: Sequence[Row]) -> MeasuredValue | None:
     """The quantity at the first row with these settings; None when there is none, or the quantity is unknown."""
     row = row_at(rows, spot.arm, claim.place(spot))
     return None if row is None else row.estimates.get(quantity)

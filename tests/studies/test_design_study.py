@@ -31,7 +31,7 @@ from iscsitrace.studies import (
 )
 from iscsitrace.studies.definition import ALL_WORLDS, BudgetFigure, Definition
 from iscsitrace.studies.quantities import PointResult
-from iscsitrace.studies.repeats import Estimate
+from iscsitrace.studies.repeats import MeasuredValue
 from iscsitrace.studies.results import Results
 from iscsitrace.tables.schema import TABLES
 from tests.support.lab import Truth, judge_run, needs_root
@@ -195,7 +195,7 @@ def test_delays_of_real_hosts_come_only_from_the_capture() -> None:
     values: dict[str, Any] = {"workload.operation": "read", "target.host-delay": 5_000, "initiator.host-delay": 7_000}
     values["workload.think-time"] = 40_000
     simulated, real = (
-        expected.setting_of(values, {}, expected.Surroundings(100.0, has_host_delays=each)) for each in (True, False)
+        expected.setting_of(values, {}, expected.Environment(100.0, has_host_delays=each)) for each in (True, False)
     )
     assert simulated is not None
     assert real is not None
@@ -261,7 +261,7 @@ def test_claims_are_checked_in_the_world_in_which_they_can_be(study: tuple[Defin
     assert all(each.why for each in judged.values() if each.verdict not in {verdicts.REPRODUCED, verdicts.NOT_RUN})
     real = {each.name: each for each in verdicts.judge(study[0].claims, [], "real")}
     assert (real["e"].verdict, real["h"].verdict) == (verdicts.NOT_TESTABLE, verdicts.NOT_RUN)
-    rows = [replace(row, estimates={"efficiency": Estimate(70.0)}) for row in repeats.rows(study[1].points)]
+    rows = [replace(row, estimates={"efficiency": MeasuredValue(70.0)}) for row in repeats.rows(study[1].points)]
     worse = {each.name: each for each in verdicts.judge(study[0].claims, rows, "real")}
     assert "too few processors" in worse["a"].why
     assert "too few processors" not in next(verdicts.judge(study[0].claims, rows)).why

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from iscsitrace.studies import tables
-from iscsitrace.studies.from_truth import Stream
+from iscsitrace.studies.from_truth import StreamTruth
 from iscsitrace.studies.quantities import PointResult
 from iscsitrace.studies.results import (
     ArmFit,
     Beside,
-    Evidence,
     FigureFile,
     JudgedCheck,
     JudgedClaim,
+    PlaceEvidence,
     Results,
 )
 from tests.support.printed import check_table, table
@@ -51,7 +51,7 @@ def point(repeat: int, megabytes_per_s: float, **more: Any) -> PointResult:
         "connection_spread": 0.113,
         "cwnd_spread": 0.124,
         "model": {"throughput_bytes_per_s": 11e6, "period_ns": 23e6, "idle_fraction": 0.64, "k": 2.5},
-        "streams": (Stream(0, 0, 1, 1.0, 1.0), Stream(0, 1, 1, 1.0, 1.0), Stream(0, 2, 1, 1.0, 1.0)),
+        "streams": (StreamTruth(0, 0, 1, 1.0, 1.0), StreamTruth(0, 1, 1, 1.0, 1.0), StreamTruth(0, 2, 1, 1.0, 1.0)),
         "jain": 0.875,
         "spread_s": 13.5,
         "spread_ratio": 1.75,
@@ -84,7 +84,7 @@ MISSED = JudgedClaim(
         JudgedCheck("scatter", "%", "held", "", 2.5, 1, 9, True, run_count=5, interval=(1.5, 7.25)),
         JudgedCheck("k", "times", "a", "b", 1.5, 2, 3, False),
     ),
-    (Evidence("held at 8ms", "propagation", SHARES, MEANS),),
+    (PlaceEvidence("held at 8ms", "propagation", SHARES, MEANS),),
 )
 FOUND = Results(
     "small", "A small one", "a paper", "", "simulated", True, 5,

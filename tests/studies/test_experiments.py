@@ -45,7 +45,7 @@ from iscsitrace.studies import (
     verdicts,
 )
 from iscsitrace.studies.definition import Definition, LineFigure, PacketFigure
-from iscsitrace.studies.points import Point
+from iscsitrace.studies.points import DesignPoint
 from iscsitrace.studies.quantities import PointResult
 from iscsitrace.studies.results import JudgedClaim, Results
 
@@ -827,8 +827,8 @@ def test_the_model_is_beside_the_simulator_and_own_claims_are_counted_apart(
     assert "take the same settings" in outcome(found).headline
     assert "Recorded" not in outcome(found).headline
     # with the error of the model over the kernel's TCP, where a run is recorded
-    agreement = records.Agreement(12, 0.0123, 0.02, 0.04)
-    recorded = records.Run("real", False, "", {}, (), 12, 0, agreement, ())
+    agreement = records.ModelAgreement(12, 0.0123, 0.02, 0.04)
+    recorded = records.RecordedRun("real", False, "", {}, (), 12, 0, agreement, ())
     with monkeypatch.context() as patch:
         patch.setattr(records, "of_world", lambda name, world: recorded if (name, world) == ("small", "real") else None)
         assert outcome(found).headline.endswith(
@@ -877,11 +877,11 @@ def test_a_folder_without_its_definition_is_a_one_line_error(
 def test_in_the_real_world_windows_and_host_delays_are_measured(tmp_path: Path) -> None:
     found = written(tmp_path, PLAIN)
     (values,) = [point.values for point in points.of_experiment(found, "simulated")][:1]
-    plain, slow = (expected.of_point(values, None, expected.Surroundings(service_ns=each)) for each in (0.0, 2e6))
+    plain, slow = (expected.of_point(values, None, expected.Environment(service_ns=each)) for each in (0.0, 2e6))
     assert plain is not None
     assert slow is not None
     assert slow.period_ns - plain.period_ns == pytest.approx(2e6)
-    narrow = expected.setting_of(values, {}, expected.Surroundings(window_bytes=77_000))
+    narrow = expected.setting_of(values, {}, expected.Environment(window_bytes=77_000))
     assert narrow is not None
     assert narrow.window_bytes == 77_000
 
@@ -890,14 +890,14 @@ def test_for_blocks_beyond_the_window_packets_show_held_statuses(tmp_path: Path)
     found = written(tmp_path, PLAIN)
     held = next(point.values for point in points.of_experiment(found, "simulated") if point.arm == "held")
     large = held | {"workload.block-size": 2_000_000, "tcp.window": 1_000_000}
-    seen = [expected.of_point(large, None, expected.Surroundings(delays=each)) for each in (2.0, 2.8)]
+    seen = [expected.of_point(large, None, expected.Environment(delays=each)) for each in (2.0, 2.8)]
     assert [round(each.k, 6) for each in seen if each] == [2.0, 2.8]
     # one way is 1 ms
     assert seen[1] is not None
     assert seen[0] is not None
     assert seen[1].period_ns - seen[0].period_ns == pytest.approx(0.8e6)
     # within the window the settings decide
-    small = [expected.of_point(held, None, expected.Surroundings(delays=each)) for each in (2.0, None)]
+    small = [expected.of_point(held, None, expected.Environment(delays=each)) for each in (2.0, None)]
     assert small[0] == small[1]
 
 
@@ -922,7 +922,7 @@ def test_ctrl_c_stops_and_shows_how_to_resume(tmp_path: Path, monkeypatch: pytes
     file.write_text(PLAIN)
     show: Callable[..., list[PointResult]] = runner.run
 
-    def stopping(made: list[Point], folder: Path, watch: runner.Watch, **more: Any) -> Any:
+    def stopping(made: list[DesignPoint], folder: Path, watch: runner.Watch, **more: Any) -> Any:
         return show(made, folder, lambda progress: watch(progress) or progress.done >= 1, **more)
 
     monkeypatch.setattr(runner, "run", stopping)

@@ -12,8 +12,8 @@ import pytest
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.studies import definition, measured, records, verdicts
-from iscsitrace.studies.points import Point, of_experiment
-from iscsitrace.studies.repeats import Estimate, Row
+from iscsitrace.studies.points import DesignPoint, of_experiment
+from iscsitrace.studies.repeats import MeasuredValue, Row
 
 LINE = 100e6 / 8
 MS = 1_000_000
@@ -21,7 +21,7 @@ STUDY = definition.load("mirror-study")
 POINTS = of_experiment(STUDY, "simulated")
 
 
-def at(arm: str, **where: Any) -> Point:
+def at(arm: str, **where: Any) -> DesignPoint:
     wanted = {name.replace("__", ".").replace("_", "-"): value for name, value in where.items()}
     (found,) = [
         point
@@ -31,7 +31,7 @@ def at(arm: str, **where: Any) -> Point:
     return found
 
 
-def throughput(folder: Path, point: Point, calls: int) -> float:
+def throughput(folder: Path, point: DesignPoint, calls: int) -> float:
     """Bytes per second of a run with so many calls, after the first three."""
     values = point.values | {"workload.calls": calls}
     truth = simulation.run(settings.of_run(values, 1), folder, lambda *_: False, capture_at=())
@@ -96,7 +96,7 @@ def verdicts_with(change: Callable[[Row], float | None]) -> dict[str, str]:
     rows = []
     for row in records.rows_of(STUDY, run):
         value = change(row)
-        rows.append(row if value is None else replace(row, estimates={"throughput": Estimate(value)}))
+        rows.append(row if value is None else replace(row, estimates={"throughput": MeasuredValue(value)}))
     return {each.name: each.verdict for each in verdicts.judge(STUDY.claims, rows)}
 
 

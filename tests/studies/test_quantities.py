@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.studies import expected, repeats, results, tables
-from iscsitrace.studies.from_truth import Stream
+from iscsitrace.studies.from_truth import StreamTruth
 from iscsitrace.studies.quantities import EFFICIENCY, QUANTITIES, SEARCH, STREAMS, PointResult, columns
 from iscsitrace.studies.results import Results
 
@@ -108,7 +108,7 @@ def test_the_columns_of_results_hold_every_measured_quantity() -> None:
     ],
 )
 def test_a_table_has_a_column_for_each_of_its_quantities(table: str, caption: str, first: list[str]) -> None:
-    streams = tuple(Stream(0, number, 1, 1.0, 1.0) for number in range(2))
+    streams = tuple(StreamTruth(0, number, 1, 1.0, 1.0) for number in range(2))
     point = replace(POINT, streams=streams, efficiency=0.5)
     made = Results("n", "t", "s", "", "simulated", True, 1, (point,), tables=(EFFICIENCY,))
     (grid,) = [each for each in tables.of(made) if each.caption == caption]

@@ -12,7 +12,7 @@ import iscsitrace
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.studies import definition, expected, measured
-from iscsitrace.studies.points import Point, of_experiment
+from iscsitrace.studies.points import DesignPoint, of_experiment
 
 KIB = 1024
 DELAY_NS = 4_000_000
@@ -21,7 +21,7 @@ LINE = 351e6 / 8 * 1448 / 1514
 HEADER_BYTES = 48
 
 
-def place(arm: str, status: str, delay: str) -> Point:
+def place(arm: str, status: str, delay: str) -> DesignPoint:
     made = of_experiment(definition.load("read-study"), "simulated")
     (found,) = [
         point
@@ -40,7 +40,7 @@ class Outcome:
     packets: float | None
 
 
-def outcome(folder: Path, point: Point, **changed: Any) -> Outcome:
+def outcome(folder: Path, point: DesignPoint, **changed: Any) -> Outcome:
     """A run of a point with ten calls, of which four count."""
     values: dict[str, Any] = point.values | {"workload.calls": 10}
     values |= {name.replace("__", ".").replace("_", "-"): value for name, value in changed.items()}

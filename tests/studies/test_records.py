@@ -12,7 +12,7 @@ import pytest
 from iscsitrace.errors import InputInvalid
 from iscsitrace.studies import definition, records, repeats, results, verdicts
 from iscsitrace.studies.definition import Definition
-from iscsitrace.studies.points import Point, of_experiment
+from iscsitrace.studies.points import DesignPoint, of_experiment
 from iscsitrace.studies.quantities import PointResult
 from iscsitrace.studies.results import Results
 
@@ -58,7 +58,7 @@ def written(folder: Path, text: str = STUDY) -> Definition:
     return definition.load(folder / "small.toml")
 
 
-def measured(point: Point) -> PointResult:
+def measured(point: DesignPoint) -> PointResult:
     delay = point.grid["link.one-way-delay"].text
     rate = RATES[delay][point.repeat - 1] * 1e6
     return PointResult(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from iscsitrace.studies import repeats
-from iscsitrace.studies.repeats import Estimate
+from iscsitrace.studies.repeats import MeasuredValue
 
 FIVE = (84.0, 85.0, 86.0, 87.0, 88.0)
 """Standard deviation: the square root of 2.5."""
@@ -65,7 +65,7 @@ def test_a_number_lies_within_its_limits_with_its_whole_interval(
     value: float, interval: tuple[float, float] | None, limits: tuple[float, float], lies: bool | None
 ) -> None:
     low, high = interval or (None, None)
-    assert Estimate(value, 5, low, high).lies(*limits) is lies
+    assert MeasuredValue(value, 5, low, high).lies(*limits) is lies
 
 
 def test_the_coefficient_of_variation_has_the_interval_of_chi_square() -> None:

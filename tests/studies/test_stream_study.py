@@ -12,7 +12,7 @@ import iscsitrace
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.studies import definition, expected, measured
-from iscsitrace.studies.points import Point, of_experiment
+from iscsitrace.studies.points import DesignPoint, of_experiment
 from iscsitrace.tables.trace import Trace
 
 ONE, WITHOUT_SACK = "one stream", "one file, two streams, without SACK"
@@ -23,12 +23,12 @@ FULL_BYTES, EMPTY_BYTES = 500_000, 10_000
 """Bytes in flight of a sender that fills its window, and of one that restarts."""
 
 
-def of_arm(arm: str) -> list[Point]:
+def of_arm(arm: str) -> list[DesignPoint]:
     return [point for point in of_experiment(definition.load("stream-study"), "simulated") if point.arm == arm]
 
 
 def run(
-    point: Point, folder: Path, capture_at: tuple[str, ...], **changes: Any
+    point: DesignPoint, folder: Path, capture_at: tuple[str, ...], **changes: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Truth and values of a point, with other settings of its workload."""
     values = point.values | {f"workload.{name}": value for name, value in changes.items()}

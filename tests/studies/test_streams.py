@@ -32,7 +32,7 @@ from iscsitrace.studies import (
     tables,
 )
 from iscsitrace.studies.definition import Definition, FinishFigure, LineFigure
-from iscsitrace.studies.from_truth import Stream
+from iscsitrace.studies.from_truth import StreamTruth
 from iscsitrace.studies.quantities import QUANTITIES, PointResult
 from iscsitrace.studies.results import Results
 from tests.support.capture_file import read_records
@@ -40,8 +40,10 @@ from tests.support.capture_file import read_records
 STUDY = "stream-study"
 
 
-def stream(throughput: float = 1.0, ended_s: float = 1.0, resent: int | None = 0, timeouts: int | None = 0) -> Stream:
-    return Stream(0, 0, 0, throughput, ended_s, resent, timeouts)
+def stream(
+    throughput: float = 1.0, ended_s: float = 1.0, resent: int | None = 0, timeouts: int | None = 0
+) -> StreamTruth:
+    return StreamTruth(0, 0, 0, throughput, ended_s, resent, timeouts)
 
 
 # ---- by hand

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from iscsitrace.studies import verdicts
-from iscsitrace.studies.repeats import Estimate
+from iscsitrace.studies.repeats import MeasuredValue
 from iscsitrace.studies.results import JudgedCheck
 
 
@@ -72,25 +72,25 @@ def test_the_tolerance_is_a_share_but_at_least_the_rounding(printed: float, unit
 @pytest.mark.parametrize(
     ("ours", "verdict"),
     [
-        (Estimate(11.5), "reproduced"),
-        (Estimate(11.2), "not reproduced"),
-        (Estimate(11.2, 3, 10.9, 11.5), "undecided"),
-        (Estimate(11.2, 3, 11.15, 11.25), "not reproduced"),
+        (MeasuredValue(11.5), "reproduced"),
+        (MeasuredValue(11.2), "not reproduced"),
+        (MeasuredValue(11.2, 3, 10.9, 11.5), "undecided"),
+        (MeasuredValue(11.2, 3, 11.15, 11.25), "not reproduced"),
         (None, "not run"),
     ],
 )
-def test_the_verdict_on_a_printed_value(ours: Estimate | None, verdict: str) -> None:
+def test_the_verdict_on_a_printed_value(ours: MeasuredValue | None, verdict: str) -> None:
     assert verdicts.of_printed("throughput", "MB/s", 11.9, ours) == verdict
 
 
 def test_a_value_in_another_unit_is_judged_in_ours() -> None:
     """11.9 MiB/s are 12.48 MB/s; half of the last digit of 0.4 MiB/s are 0.05 x 1.05 MB/s."""
     mib = 2**20 / 1e6
-    assert verdicts.of_printed("throughput", "MB/s", 11.9, Estimate(11.952), mib) == "reproduced"
-    assert verdicts.of_printed("throughput", "MB/s", 11.9, Estimate(11.8), mib) == "not reproduced"
-    assert verdicts.of_printed("throughput", "MB/s", 0.4, Estimate(0.47), mib) == "reproduced"
-    assert verdicts.of_printed("throughput", "MB/s", 0.4, Estimate(0.475), mib) == "not reproduced"
+    assert verdicts.of_printed("throughput", "MB/s", 11.9, MeasuredValue(11.952), mib) == "reproduced"
+    assert verdicts.of_printed("throughput", "MB/s", 11.9, MeasuredValue(11.8), mib) == "not reproduced"
+    assert verdicts.of_printed("throughput", "MB/s", 0.4, MeasuredValue(0.47), mib) == "reproduced"
+    assert verdicts.of_printed("throughput", "MB/s", 0.4, MeasuredValue(0.475), mib) == "not reproduced"
 
 
 def test_errors_of_two_models_are_not_compared() -> None:
-    assert verdicts.of_printed("model_error", "%", 9, Estimate(0.0)) == "not compared"
+    assert verdicts.of_printed("model_error", "%", 9, MeasuredValue(0.0)) == "not compared"

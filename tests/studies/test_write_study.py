@@ -13,7 +13,7 @@ from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.model.legs import legs
 from iscsitrace.studies import definition, expected, measured
-from iscsitrace.studies.points import Point, of_experiment
+from iscsitrace.studies.points import DesignPoint, of_experiment
 
 STANDARD, TCP_TUNED, ALL_TUNED = "standard", "TCP tuned", "TCP and iSCSI tuned"
 SOCKET = "socket, TCP tuned"
@@ -34,7 +34,7 @@ class Outcome:
     command_count: int
 
 
-def outcome(point: Point, folder: Path) -> Outcome:
+def outcome(point: DesignPoint, folder: Path) -> Outcome:
     """Results of a point with one call of warm-up and one measured call."""
     values: dict[str, Any] = point.values | {"workload.calls": 2}
     truth = simulation.run(settings.of_run(values, point.repeat), folder, lambda *_: False)
