@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from iscsitrace.diagnosis.examination import Diagnosis
     from iscsitrace.fit.points import Fit
     from iscsitrace.plots.kind import Drawing
-    from iscsitrace.plots.subject import Subject
+    from iscsitrace.plots.subject import PlotSubject
 
 ENDINGS = ("png", "svg", "pdf")
 
@@ -83,7 +83,7 @@ class Fitted(Answer):
 class Picture:
     """The result of ``Trace.plot``; the same bytes as `iscsitrace plot` writes."""
 
-    def __init__(self, drawing: Drawing, about: Subject) -> None:
+    def __init__(self, drawing: Drawing, about: PlotSubject) -> None:
         self._drawing = drawing
         self._about = about
 
@@ -124,7 +124,7 @@ class Picture:
         from iscsitrace.plots import picture
 
         stream = io.BytesIO()
-        picture.write(stream, ending, self._drawing, self._about, picture.Size(*size))
+        picture.write(stream, ending, self._drawing, self._about, picture.PictureSize(*size))
         return stream.getvalue()
 
 

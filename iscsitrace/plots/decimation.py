@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from iscsitrace.plots.marks import Array, Bars, Line
+from iscsitrace.plots.marks import Array, Bars, Series
 
 COLUMNS = 2000
 """Pixel columns of a decimated plot: more than a plot of the usual size has."""
@@ -84,13 +84,13 @@ def join(bars: Bars, edges_ns: Array) -> Bars:
     return Bars(bars.times_ns[kept], np.array(lows, dtype=np.int64), np.array(highs, dtype=np.int64))
 
 
-class LineMaker:
-    """A line from rows that come in chunks: those of the view, and the value at its start."""
+class SeriesMaker:
+    """A series from rows that come in chunks: those of the view, and the value at its start."""
 
     def __init__(self, start_ns: int, end_ns: int, edges_ns: Array | None) -> None:
         self._start_ns, self._end_ns, self._edges_ns = start_ns, end_ns, edges_ns
         self._before: tuple[int, int] | None = None
-        self._parts: list[Line] = []
+        self._parts: list[Series] = []
 
     def add(self, times_ns: Array, values: Array) -> None:
         """Adds the next rows."""
@@ -105,20 +105,20 @@ class LineMaker:
             times_ns, values = times_ns[is_inside], values[is_inside]
         self._parts.append(self._thinned(times_ns, values))
 
-    def _thinned(self, times_ns: Array, values: Array) -> Line:
+    def _thinned(self, times_ns: Array, values: Array) -> Series:
         if self._edges_ns is None:
-            return Line(times_ns.astype(np.int64), values.astype(np.int64))
+            return Series(times_ns.astype(np.int64), values.astype(np.int64))
         kept = extremes(times_ns, values, self._edges_ns)
-        return Line(times_ns[kept].astype(np.int64), values[kept].astype(np.int64))
+        return Series(times_ns[kept].astype(np.int64), values[kept].astype(np.int64))
 
-    def points(self) -> Line:
+    def points(self) -> Series:
         """The kept rows of the view."""
         if not self._parts:
-            return Line()
+            return Series()
         times_ns = np.concatenate([part.times_ns for part in self._parts])
         return self._thinned(times_ns, np.concatenate([part.values for part in self._parts]))
 
-    def line(self) -> Line:
+    def line(self) -> Series:
         """The same, starting with the value from before the view and held until its end."""
         points = self.points()
         times_ns, values = points.times_ns, points.values
@@ -127,7 +127,7 @@ class LineMaker:
             values = np.concatenate([[self._before[1]], values])
         if len(times_ns):
             times_ns, values = np.append(times_ns, max(self._end_ns, int(times_ns[-1]))), np.append(values, values[-1])
-        return Line(times_ns, values)
+        return Series(times_ns, values)
 
 
 class BarsMaker:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from iscsitrace.plots import style
 from iscsitrace.plots.scales import duration
-from iscsitrace.plots.subject import Subject
+from iscsitrace.plots.subject import PlotSubject
 from iscsitrace.wording import cells
 from iscsitrace.wording.amounts import percent
 
@@ -21,7 +21,7 @@ _TITLE_PER_INCH = 9.0
 _SHOWN = 3
 
 
-def write(figure: Figure, title: str, subject: Subject, notes: Iterable[str] = ()) -> None:
+def write(figure: Figure, title: str, subject: PlotSubject, notes: Iterable[str] = ()) -> None:
     """Writes the title above the axes, the notes and the facts of the subject below."""
     write_lines(figure, title, [f"Note: {note}" for note in notes] + list(facts(subject)))
 
@@ -35,7 +35,7 @@ def write_lines(figure: Figure, title: str, lines: Iterable[str]) -> None:
     figure.supxlabel("\n".join(parts), x=0.01, ha="left", fontsize=7.5, color=style.GREY, parse_math=False)
 
 
-def facts(subject: Subject) -> Iterable[str]:
+def facts(subject: PlotSubject) -> Iterable[str]:
     """Lines on the captures, connections, tap and coverage."""
     yield f"{_some(subject.captures, 'captures')}; first packet {cells.date(subject.origin_ns)}"
     parts = [f"connection {subject.connections[0]}"] if len(subject.connections) == 1 else []
@@ -59,7 +59,7 @@ def _printable(name: str) -> str:
     return safe if len(safe) <= _NAME_LIMIT else f"...{safe[-_NAME_LIMIT:]}"
 
 
-def _tap(subject: Subject) -> str:
+def _tap(subject: PlotSubject) -> str:
     if subject.tap_position is None:
         return "tap position unknown"
     where = {"initiator": "tap near the initiator", "target": "tap near the target"}.get(
@@ -73,7 +73,7 @@ def _tap(subject: Subject) -> str:
     )
 
 
-def _coverage(subject: Subject) -> str | None:
+def _coverage(subject: PlotSubject) -> str | None:
     """The coverage, if it is below 100 %."""
     shares = (("bytes", subject.explained_bytes_share), ("PDUs", subject.pdu_share))
     missing = [f"{percent(share)} of {noun}" for noun, share in shares if share is not None and share < 1]

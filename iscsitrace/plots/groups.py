@@ -21,7 +21,7 @@ _LABEL_LIMIT: Final = 30
 
 
 @dataclass(frozen=True)
-class Groups:
+class CommandGroups:
     """Groups of commands."""
 
     by: str
@@ -30,27 +30,27 @@ class Groups:
     places: Array
     """The place of each command's group among the labels; -1 for none."""
 
-    def select(self, rows: Array) -> Groups:
+    def select(self, rows: Array) -> CommandGroups:
         """Those of some commands."""
         return replace(self, places=self.places[rows])
 
 
-def by_operation(cycles: Table) -> Groups:
+def by_operation(cycles: Table) -> CommandGroups:
     """Commands by operation."""
     labels = [str(word or "unknown") for word in cycles.words_by_code("operation").tolist()]
-    return Groups(OPERATION, labels, cycles.raw("operation").astype(np.int64))
+    return CommandGroups(OPERATION, labels, cycles.raw("operation").astype(np.int64))
 
 
-def of_trace(trace: Trace, by: str) -> Groups:
+def of_trace(trace: Trace, by: str) -> CommandGroups:
     """The commands of a trace by one of TITLES; by LUN only those that read, write or erase data."""
     if by == OPERATION:
         return by_operation(trace.cycles)
     if by in ("session", "connection"):
         numbers, places = np.unique(numbers_of(trace.cycles, by), return_inverse=True)
         labels = [f"{by} {number}" if number >= 0 else f"no {by}" for number in numbers.tolist()]
-        return Groups(by, labels, places.ravel())
+        return CommandGroups(by, labels, places.ravel())
     found = Attributes(trace.table).by(by)
-    return Groups(by, _short(found.labels), found.places)
+    return CommandGroups(by, _short(found.labels), found.places)
 
 
 def _short(labels: Sequence[str]) -> list[str]:

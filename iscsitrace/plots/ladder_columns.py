@@ -32,7 +32,7 @@ _AGAIN: Final = CATEGORIES["segment_class"].index("retransmission")
 
 
 @dataclass(frozen=True)
-class Column:
+class LadderColumn:
     """A place that packets pass."""
 
     place: float
@@ -44,7 +44,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Packets:
+class LadderPackets:
     """Packets of one kind: when they passed each column, and their direction."""
 
     times_ns: Array = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
@@ -79,22 +79,22 @@ class OneTap:
         return None if share is None else OneTap(share, both[0] // 2, both[1] // 2)
 
     @property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[LadderColumn, ...]:
         """Initiator, tap and target."""
-        return Column(0.0, "initiator"), Column(self.share), Column(1.0, "target")
+        return LadderColumn(0.0, "initiator"), LadderColumn(self.share), LadderColumn(1.0, "target")
 
     @property
     def round_trip_ns(self) -> int:
         """The least RTT of the path."""
         return 2 * (self.to_initiator_ns + self.to_target_ns)
 
-    def packets(self, segments: Table, view: View, middle: Span | None) -> dict[str, Packets]:
+    def packets(self, segments: Table, view: View, middle: Span | None) -> dict[str, LadderPackets]:
         """By kind, without those of the middle."""
         times, to_target = segments.raw("time_ns"), segments.raw("to_target")
         is_shown = view.covers(times) & _outside(times, middle)
         passed = np.stack(self._passed(times, np.where(to_target, 1, -1)), axis=1)
         return {
-            kind: Packets(passed[which & is_shown], to_target[which & is_shown])
+            kind: LadderPackets(passed[which & is_shown], to_target[which & is_shown])
             for kind, which in kinds_of(segments).items()
         }
 
@@ -124,7 +124,7 @@ class Taps:
         return Taps(between, (None if is_beside else first[0] // 2, None if is_last_beside else (last[1] or 0) // 2))
 
     @cached_property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[LadderColumn, ...]:
         """The taps, and the hosts without one."""
         names = [("", name) for name in self.between.names]
         ends = (0, "initiator"), (-1, "target")
@@ -133,7 +133,7 @@ class Taps:
                 names[place] = host, names[place][1]
         names = [*([("initiator", "")] if self._before else []), *names, *([("target", "")] if self._after else [])]
         places = np.linspace(0, 1, len(names)).tolist()
-        return tuple(Column(place, *name) for place, name in zip(places, names, strict=True))
+        return tuple(LadderColumn(place, *name) for place, name in zip(places, names, strict=True))
 
     @property
     def _before(self) -> int:
@@ -150,20 +150,20 @@ class Taps:
         least_ns = sum(int(each.min()) for each in delays if len(each))
         return max(0, least_ns) + 2 * sum(each or 0 for each in self.hosts_ns)
 
-    def packets(self, segments: Table, view: View, middle: Span | None) -> dict[str, Packets]:
+    def packets(self, segments: Table, view: View, middle: Span | None) -> dict[str, LadderPackets]:
         """By kind: each packet once for each two taps that it passed, without those of the middle."""
-        found: dict[str, list[Packets]] = {}
+        found: dict[str, list[LadderPackets]] = {}
         for place, each in enumerate(self.between.crossings):
             for kind, packets in self._of_pair(place, each, view, middle).items():
                 found.setdefault(kind, []).append(packets)
         return {
-            kind: Packets(
+            kind: LadderPackets(
                 np.concatenate([each.times_ns for each in those]), np.concatenate([each.to_target for each in those])
             )
             for kind, those in found.items()
         }
 
-    def _of_pair(self, place: int, each: Crossings, view: View, middle: Span | None) -> dict[str, Packets]:
+    def _of_pair(self, place: int, each: Crossings, view: View, middle: Span | None) -> dict[str, LadderPackets]:
         near, far = each.near_ns, each.far_ns
         is_near, is_far = near != NOT_SEEN, far != NOT_SEEN
         seen = np.where(is_near, near, far)
@@ -190,7 +190,8 @@ class Taps:
             "unseen": ~is_whole & ~each.is_lost,
         }
         return {
-            kind: Packets(times[which & is_shown], each.to_target[which & is_shown]) for kind, which in kinds.items()
+            kind: LadderPackets(times[which & is_shown], each.to_target[which & is_shown])
+            for kind, which in kinds.items()
         }
 
     def pdu(self, time_ns: int, place: int, *, to_target: bool, offset_bytes: int) -> Times:
@@ -265,7 +266,7 @@ class Pdu:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class LadderStretch:
     """A stretch of time that is not transfer, and its part of the time breakdown."""
 
     start_ns: int
@@ -293,23 +294,23 @@ class Ladder:
     """The diagram of a view."""
 
     view: View
-    columns: tuple[Column, ...]
+    columns: tuple[LadderColumn, ...]
     """From the initiator to the target."""
-    data: Packets
-    again: Packets
+    data: LadderPackets
+    again: LadderPackets
     """Retransmissions."""
-    acks: Packets
+    acks: LadderPackets
     """Packets without payload."""
     pdus: tuple[Pdu, ...]
-    stretches: tuple[Stretch, ...]
+    stretches: tuple[LadderStretch, ...]
     """Stretches that are not transfer, in order of time; empty where the view has no time breakdown."""
     cycles: tuple[str, ...]
     """Number and operation of each command."""
     sizes: tuple[int | None, ...]
     middle: Middle | None = None
-    lost: Packets = field(default_factory=Packets)
+    lost: LadderPackets = field(default_factory=LadderPackets)
     """Packets that the network lost between two taps: when they passed one of these, and were due at the other."""
-    unseen: Packets = field(default_factory=Packets)
+    unseen: LadderPackets = field(default_factory=LadderPackets)
     """Packets that one capture lacks for another reason: its time is estimated."""
 
     @property
@@ -415,7 +416,7 @@ def _title(opcode: int) -> str:
     return _TITLES.get(opcode, f"opcode 0x{opcode:02x}")
 
 
-def _stretches(budget: Table, view: View, middle: Span | None) -> tuple[tuple[Stretch, ...], dict[str, int]]:
+def _stretches(budget: Table, view: View, middle: Span | None) -> tuple[tuple[LadderStretch, ...], dict[str, int]]:
     """The stretches shown, without transfer; and the time of each part in the middle."""
     rows = rows_of(budget, connection=view.connection)
     parts_ns: dict[str, int] = {}
@@ -426,7 +427,7 @@ def _stretches(budget: Table, view: View, middle: Span | None) -> tuple[tuple[St
         shown = [(view.start_ns, middle[0]), (middle[1], view.end_ns)]
     others = rows.select(rows.raw("part") != PARTS.index("transfer"))
     found = [
-        Stretch(max(int(start), low), min(int(end), high), str(part))
+        LadderStretch(max(int(start), low), min(int(end), high), str(part))
         for low, high in shown
         for start, end, part in zip(
             others.raw("time_first_ns"), others.raw("time_last_ns"), others["part"], strict=True

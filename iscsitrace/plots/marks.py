@@ -16,7 +16,7 @@ def _empty() -> Array:
 
 
 @dataclass(frozen=True)
-class Line:
+class Series:
     """A value over time, or single points: each value holds until the next one."""
 
     times_ns: Array = field(default_factory=_empty)
@@ -50,7 +50,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Note:
+class Label:
     """A text at one point of a plot."""
 
     time_ns: int

@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 
 from iscsitrace.plots import footer, style
 from iscsitrace.plots.kind import Drawing
-from iscsitrace.plots.subject import Subject
+from iscsitrace.plots.subject import PlotSubject
 
 
 @dataclass(frozen=True)
-class Size:
+class PictureSize:
     """The size of a picture; what is None is left to the plot."""
 
     width_in: float | None = None
@@ -26,16 +26,16 @@ class Size:
         return self.width_in or style.WIDTH_IN, self.height_in or drawing.height_in
 
 
-_USUAL = Size()
+_USUAL = PictureSize()
 
 
-def draw(figure: Figure, drawing: Drawing, about: Subject) -> None:
+def draw(figure: Figure, drawing: Drawing, about: PlotSubject) -> None:
     """Draws it, with all that is written around it."""
     drawing.draw(figure)
     footer.write(figure, drawing.title, about, drawing.notes)
 
 
-def figure_of(drawing: Drawing, about: Subject, size: Size = _USUAL) -> Figure:
+def figure_of(drawing: Drawing, about: PlotSubject, size: PictureSize = _USUAL) -> Figure:
     """The whole picture."""
     width_in, height_in = size.of(drawing)
     with style.applied():
@@ -44,6 +44,6 @@ def figure_of(drawing: Drawing, about: Subject, size: Size = _USUAL) -> Figure:
     return figure
 
 
-def write(stream: IO[bytes], ending: str, drawing: Drawing, about: Subject, size: Size = _USUAL) -> None:
+def write(stream: IO[bytes], ending: str, drawing: Drawing, about: PlotSubject, size: PictureSize = _USUAL) -> None:
     """Writes it as ``png``, ``svg`` or ``pdf``."""
     style.write(figure_of(drawing, about, size), stream, ending, size.dots_per_inch)

@@ -14,7 +14,7 @@ from iscsitrace.tables.trace import Trace
 
 
 @dataclass(frozen=True)
-class Subject:
+class PlotSubject:
     """Captures, connections and tap of a plot."""
 
     captures: tuple[str, ...]
@@ -30,21 +30,21 @@ class Subject:
     pdu_share: float | None
 
 
-def of_trace(trace: Trace, view: View) -> Subject:
+def of_trace(trace: Trace, view: View) -> PlotSubject:
     """The facts of a view of a trace, with the captures of all its taps."""
     taps = trace.provenance.get("taps", [{"input": trace.inputs}])
     names = [each["name"] for one in taps for each in one["input"]]
     return describe(names, trace.connections, trace.coverage, view)
 
 
-def describe(captures: Sequence[str], connections: Table, coverage: Sequence[Coverage], view: View) -> Subject:
+def describe(captures: Sequence[str], connections: Table, coverage: Sequence[Coverage], view: View) -> PlotSubject:
     """The facts of a view; RTTs only where it has one connection."""
     shown = frozenset(view.connections)
     rows = [row for row in connections.rows() if row["connection"] in shown]
     parts = [part for part in coverage if part.connection in shown]
     positions = {tap.position(row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]) for row in rows}
     only = rows[0] if len(rows) == 1 else None
-    return Subject(
+    return PlotSubject(
         captures=tuple("/".join(PurePath(name).parts[-2:]) for name in captures),
         origin_ns=view.origin_ns,
         connections=tuple(_connection(row) for row in rows),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from iscsitrace.plots.marks import Bars, Line
+from iscsitrace.plots.marks import Bars, Series
 
 _SECOND_NS = 1_000_000_000
 
@@ -23,7 +23,7 @@ def time(time_ns: int) -> str:
     return f"{time_ns // _SECOND_NS}.{time_ns % _SECOND_NS // 1000:06d}"
 
 
-def pairs(line: Line) -> Iterator[tuple[int, int]]:
+def pairs(line: Series) -> Iterator[tuple[int, int]]:
     """Time and value of each point."""
     return zip(line.times_ns.tolist(), line.values.tolist(), strict=True)
 
@@ -33,13 +33,13 @@ def triples(bars: Bars) -> Iterator[tuple[int, int, int]]:
     return zip(bars.times_ns.tolist(), bars.lows.tolist(), bars.highs.tolist(), strict=True)
 
 
-def points(line: Line, mark: str, color: str) -> Iterator[str]:
+def points(line: Series, mark: str, color: str) -> Iterator[str]:
     """A mark at each point."""
     for time_ns, value in pairs(line):
         yield f"{mark} {time(time_ns)} {value} {color}"
 
 
-def steps(line: Line, color: str) -> Iterator[str]:
+def steps(line: Series, color: str) -> Iterator[str]:
     """A step line: each value holds until the next one."""
     last: tuple[str, int] | None = None
     for time_ns, value in pairs(line):

@@ -13,7 +13,7 @@ import iscsitrace
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import kinds, picture, style, subject
 from iscsitrace.plots.decimation import Detail
-from iscsitrace.plots.picture import Size
+from iscsitrace.plots.picture import PictureSize
 from iscsitrace.plots.view import Zoom
 from iscsitrace.report import figures
 from iscsitrace.tables.trace import Trace
@@ -23,7 +23,7 @@ from tests.support.legends import wrong_colors
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 NAMES = sorted(folder.name for folder in SAMPLES.iterdir() if folder.is_dir())
-NARROW = Size(width_in=8)
+NARROW = PictureSize(width_in=8)
 NARROWED = "task-abort-storage-hang"
 """The sample that is drawn narrow, too, with long legends and notes; and so are both ends together."""
 OF_TAPS = "loss-1-percent"
@@ -59,7 +59,7 @@ def test_no_text_is_cut_or_hidden_and_legends_have_the_colors(name: str) -> None
                 continue
             about = subject.of_trace(trace, drawing.view)
             is_narrowed = name == NARROWED or isinstance(trace, TappedTrace)
-            for size in (Size(), NARROW) if is_narrowed else (Size(),):
+            for size in (PictureSize(), NARROW) if is_narrowed else (PictureSize(),):
                 figure = picture.figure_of(drawing, about, size)
                 with style.applied():
                     assert problems(figure) == [], (kind, size)

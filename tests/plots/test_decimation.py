@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iscsitrace.plots import decimation
-from iscsitrace.plots.decimation import BarsMaker, Detail, LineMaker
+from iscsitrace.plots.decimation import BarsMaker, Detail, SeriesMaker
 from iscsitrace.plots.marks import Bars
 
 SPAN_NS = 1000
@@ -38,7 +38,7 @@ def test_a_line_keeps_first_least_greatest_and_last_of_each_column(
     pairs: list[tuple[int, int]], cut: list[int], width_ns: int
 ) -> None:
     edges = np.arange(0, SPAN_NS + 1, width_ns)
-    maker = LineMaker(0, SPAN_NS - 1, edges)
+    maker = SeriesMaker(0, SPAN_NS - 1, edges)
     feed(
         maker,
         cut,
@@ -80,7 +80,7 @@ def test_a_view_starts_with_the_value_before_it_and_ends_with_its_last(
     pairs: list[tuple[int, int]], cut: list[int], one: int, other: int
 ) -> None:
     start, end = min(one, other), max(one, other)
-    maker = LineMaker(start, end, None)
+    maker = SeriesMaker(start, end, None)
     feed(
         maker,
         cut,
@@ -124,8 +124,8 @@ def test_a_clock_that_steps_back_loses_no_row() -> None:
 
 
 def test_an_empty_curve_stays_empty() -> None:
-    assert len(LineMaker(0, 9, None).line()) == 0
-    assert len(LineMaker(0, 9, np.array([0, 10])).line()) == 0
+    assert len(SeriesMaker(0, 9, None).line()) == 0
+    assert len(SeriesMaker(0, 9, np.array([0, 10])).line()) == 0
     assert len(BarsMaker(None).bars()) == 0
     assert len(decimation.join(Bars(), np.array([0, 10]))) == 0
 

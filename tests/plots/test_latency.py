@@ -9,7 +9,7 @@ import pytest
 
 from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail
-from iscsitrace.plots.groups import Groups
+from iscsitrace.plots.groups import CommandGroups
 from iscsitrace.plots.kinds import latency
 from iscsitrace.plots.view import View
 from tests.support.tables_by_hand import with_waits
@@ -128,7 +128,7 @@ def test_points_are_decimated_beyond_the_limit() -> None:
 def test_luns_are_told_apart_the_slowest_first_and_what_moves_no_data_is_counted() -> None:
     rows = [command(number, lasted_ns=50 if number % 2 else 90, lun=number % 2) for number in range(7)]
     rows.append(command(7, operation="inquiry"))
-    told = Groups("lun", ["LUN 0", "LUN 1"], np.array([*(number % 2 for number in range(7)), -1]))
+    told = CommandGroups("lun", ["LUN 0", "LUN 1"], np.array([*(number % 2 for number in range(7)), -1]))
     found = latency.compute(*with_waits(rows, *CONNECTIONS), VIEW, None, told)
     assert {name: line.values.tolist() for name, line in found.over_time.items()} == {
         "LUN 0": [90] * 4,
@@ -143,7 +143,7 @@ def test_luns_are_told_apart_the_slowest_first_and_what_moves_no_data_is_counted
 def test_sessions_beyond_the_slowest_are_one_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "GROUPS", 1)
     rows = [command(number, lasted_ns=10 * number, session=number) for number in (1, 2, 3)]
-    told = Groups("session", [f"session {number}" for number in (1, 2, 3)], np.arange(3))
+    told = CommandGroups("session", [f"session {number}" for number in (1, 2, 3)], np.arange(3))
     found = latency.compute(*with_waits(rows, *CONNECTIONS), VIEW, None, told)
     assert {name: line.values.tolist() for name, line in found.over_time.items()} == {
         "session 3": [30],

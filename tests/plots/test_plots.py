@@ -28,7 +28,7 @@ from iscsitrace.plots.kinds import streams as stream_curves
 from iscsitrace.plots.kinds import throughput as throughput_curves
 from iscsitrace.plots.kinds import time_breakdown as budget_curves
 from iscsitrace.plots.kinds import window as window_curves
-from iscsitrace.plots.marks import Bars, Line, Spans
+from iscsitrace.plots.marks import Bars, Series, Spans
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.coverage import measure
 from iscsitrace.tables.schema import CATEGORIES
@@ -244,7 +244,7 @@ def ladder_of(stretches: list[dict[str, Any]] = BUDGET) -> ladder_curves.Ladder:
     )
 
 
-def throughput_of(stretches: list[dict[str, Any]] = BUDGET) -> throughput_curves.Throughput:
+def throughput_of(stretches: list[dict[str, Any]] = BUDGET) -> throughput_curves.ThroughputCurves:
     edges = np.array([0, 20, 40, 60]) * MS
     a_view = View(0, 0, 60 * MS, (1,))
     return throughput_curves.compute(
@@ -382,7 +382,7 @@ def as_lists(curves: Any) -> Any:
     """Curves as plain values, to compare."""
     if isinstance(curves, dict):
         return {name: as_lists(each) for name, each in curves.items()}
-    if isinstance(curves, Line | Bars | Spans):
+    if isinstance(curves, Series | Bars | Spans):
         return {name: each.tolist() for name, each in vars(curves).items()}
     if isinstance(curves, tuple):
         return [as_lists(each) for each in curves]
@@ -500,16 +500,16 @@ def test_a_long_ladder_names_what_it_leaves_out() -> None:
 
 def test_a_ladder_of_two_taps_has_true_times_and_losses() -> None:
     """netem dropped the second of the three, whose place in the plot is half way between the taps."""
-    columns = (ladder_columns.Column(0, "initiator", "host"), ladder_columns.Column(1, "target", "disk"))
+    columns = (ladder_columns.LadderColumn(0, "initiator", "host"), ladder_columns.LadderColumn(1, "target", "disk"))
     times = np.array([[20, 12], [20, 11], [26, 18]]) * MS
-    packets = [ladder_columns.Packets(times[row : row + 1], np.array([False])) for row in range(3)]
+    packets = [ladder_columns.LadderPackets(times[row : row + 1], np.array([False])) for row in range(3)]
     found = replace(
         ladder_of(),
         columns=columns,
         data=packets[0],
         lost=packets[1],
         again=packets[2],
-        acks=ladder_columns.Packets(),
+        acks=ladder_columns.LadderPackets(),
         pdus=(),
     )
     figure = drawn(ladder, found)
@@ -775,12 +775,12 @@ def test_nothing_to_draw_is_a_one_line_error(make: Any, message: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def subject_of(**row: Any) -> subject.Subject:
+def subject_of(**row: Any) -> subject.PlotSubject:
     connections = table("connections", CONNECTION | row)
     return subject.describe(["/data/ring/$a_1$.pcap"], connections, measure(connections), VIEW)
 
 
-def footer_of(about: subject.Subject) -> str:
+def footer_of(about: subject.PlotSubject) -> str:
     return "\n".join(footer.facts(about))
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import ladder_columns as ladder
-from iscsitrace.plots.groups import Groups
+from iscsitrace.plots.groups import CommandGroups
 from iscsitrace.plots.kinds import cycles, streams, time_breakdown
 from iscsitrace.plots.view import View
 from iscsitrace.tables.schema import CATEGORIES
@@ -440,7 +440,7 @@ def test_the_time_of_a_lun_is_that_with_its_commands_in_flight() -> None:
         {"cycle": 4, "command_first_ns": 0} | command | {"operation": "inquiry"},
         {"cycle": 5, "command_first_ns": 0} | command | {"session": 1, "connection": 1},
     )
-    told = Groups("lun", ["LUN 0", "LUN 1"], np.array([0, 0, 0, 1, 0, 0]))
+    told = CommandGroups("lun", ["LUN 0", "LUN 1"], np.array([0, 0, 0, 1, 0, 0]))
     ends_ns = np.array([6, 12, 36, 30, 40, 20])
     view = View(0, 2, 40, (0, 1))
     found = time_breakdown.compute(table("budget", *rows), commands, np.array([2, 40]), view, told=(told, ends_ns))

@@ -42,7 +42,7 @@ def curves(
     again: tuple[dict[str, Any], ...] = (),
     view: View = VIEW,
     detail: Detail | None = None,
-) -> rtt.Courses:
+) -> rtt.RttCurves:
     tables = table("rtt", *windows), table("connections", *connections), table("senders", *senders)
     return rtt.compute(*tables, table("retransmissions", *again), view, detail or Detail())
 

@@ -12,7 +12,7 @@ import iscsitrace
 from iscsitrace.plots import decimation, kinds, style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kinds import streams
-from iscsitrace.plots.marks import Line
+from iscsitrace.plots.marks import Series
 from iscsitrace.plots.view import View, Zoom
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session
@@ -194,7 +194,7 @@ def test_finish_and_losses_of_a_stream_are_those_in_the_view() -> None:
     work.lost(0, (100, "fast", 5_000), (400, "timeout", 9_000), (600, "timeout", 9_000), exit_bytes=5_000)
     stream = next(each for each in work.job().streams if each.run.connection == 0)
     assert [loss.kind for loss in stream.evidence.losses] == ["slow_start_exit", "timeout", "timeout"]
-    outstanding = Line(np.array([1_200, 1_600]) * MS, np.array([70, 30]))
+    outstanding = Series(np.array([1_200, 1_600]) * MS, np.array([70, 30]))
     everything = streams._of_job(stream, view_of(shown), outstanding)
     assert everything["finish_ns"] == 2 * SECOND
     assert {kind: points(line) for kind, line in everything["losses"].items()} == {
@@ -206,7 +206,7 @@ def test_finish_and_losses_of_a_stream_are_those_in_the_view() -> None:
     assert streams._of_job(stream, view_of(shown, 2_001), outstanding)["finish_ns"] is None
     assert streams._of_job(stream, view_of(shown, 0, 2_000), outstanding)["finish_ns"] == 2 * SECOND
     assert streams._of_job(stream, view_of(shown, 0, 1_999), outstanding)["finish_ns"] is None
-    assert streams._of_job(stream, view_of(shown), Line())["losses"] == {}
+    assert streams._of_job(stream, view_of(shown), Series())["losses"] == {}
     assert list(streams._of_job(stream, view_of(shown, 0, 1_500), outstanding)["losses"]["timeout"].values) == [70]
 
 

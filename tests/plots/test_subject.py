@@ -27,7 +27,7 @@ SECOND = FIRST | {"connection": 1, "rtt_to_initiator_min_ns": 40, "stream_bytes_
 OTHER = FIRST | {"connection": 2, "rtt_to_initiator_min_ns": 1}
 
 
-def described(connections: tuple[int, ...], *rows: dict[str, Any]) -> subject.Subject:
+def described(connections: tuple[int, ...], *rows: dict[str, Any]) -> subject.PlotSubject:
     made = table("connections", *rows)
     view = View(origin_ns=7, start_ns=10, end_ns=20, connections=connections)
     return subject.describe(["/data/lab/run/a.pcap", "b.pcap"], made, measure(made), view)
@@ -35,7 +35,7 @@ def described(connections: tuple[int, ...], *rows: dict[str, Any]) -> subject.Su
 
 def test_one_connection_has_its_rtts_and_tap() -> None:
     found = described((0,), FIRST, SECOND, OTHER)
-    assert found == subject.Subject(
+    assert found == subject.PlotSubject(
         captures=("run/a.pcap", "b.pcap"),
         origin_ns=7,
         connections=("0: [fd00::1]:40000 - 10.0.0.2:3260",),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from iscsitrace.plots import ladder_columns as ladder
-from iscsitrace.plots.ladder_columns import NO_TIME, Column, Taps
+from iscsitrace.plots.ladder_columns import NO_TIME, LadderColumn, Taps
 from iscsitrace.plots.view import View
 from iscsitrace.tables.schema import CATEGORIES, TAP_TABLES
 from iscsitrace.tables.table import Table
@@ -240,7 +240,7 @@ VIEW = View(0, 0, 1_000_000)
 
 def test_two_taps_beside_the_hosts_are_the_hosts_columns() -> None:
     found = taps(joined(crossing(10, 30), crossing(80, 60, to_target=False)))
-    assert found.columns == (Column(0, "initiator", "a"), Column(1, "target", "b"))
+    assert found.columns == (LadderColumn(0, "initiator", "a"), LadderColumn(1, "target", "b"))
     assert found.round_trip_ns == 40
     drawn = found.packets(table("segments"), VIEW, None)
     assert drawn["data"].times_ns.tolist() == [[10, 30], [80, 60]]

@@ -20,8 +20,8 @@ from iscsitrace.show.line import say
 
 if TYPE_CHECKING:
     from iscsitrace.plots.kind import Drawing
-    from iscsitrace.plots.picture import Size
-    from iscsitrace.plots.subject import Subject
+    from iscsitrace.plots.picture import PictureSize
+    from iscsitrace.plots.subject import PlotSubject
     from iscsitrace.tables.trace import Trace
 
 _PICTURES = ("png", "svg", "pdf")
@@ -151,7 +151,7 @@ def command(
     trace = _read(kind, capture_input, cycles, path)
     from iscsitrace.plots import subject
     from iscsitrace.plots.decimation import Detail
-    from iscsitrace.plots.picture import Size
+    from iscsitrace.plots.picture import PictureSize
     from iscsitrace.plots.view import Zoom
 
     origin_ns = trace.start_ns
@@ -169,7 +169,7 @@ def command(
     detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail(top=top or _TOP_MAX, by=by)
     drawing = kinds.load(kind).drawing(trace, zoom, origin_ns, detail)
     about = subject.of_trace(trace, drawing.view)
-    size = Size(width_in, height_in, dpi)
+    size = PictureSize(width_in, height_in, dpi)
     if path is None:
         _show(drawing, about, size)
     else:
@@ -213,7 +213,7 @@ def _absolute(moment: Moment | None, origin_ns: int) -> int | None:
     return moment.time_ns + origin_ns if moment.is_relative else moment.time_ns
 
 
-def _write(path: Path, drawing: Drawing, about: Subject, size: Size) -> None:
+def _write(path: Path, drawing: Drawing, about: PlotSubject, size: PictureSize) -> None:
     with output_file.written_aside(path) as partial:
         if path.suffix == f".{_XPLOT}":
             _write_xplot(partial, drawing, about)
@@ -224,7 +224,7 @@ def _write(path: Path, drawing: Drawing, about: Subject, size: Size) -> None:
                 picture.write(stream, path.suffix.removeprefix("."), drawing, about, size)
 
 
-def _write_xplot(path: Path, drawing: Drawing, about: Subject) -> None:
+def _write_xplot(path: Path, drawing: Drawing, about: PlotSubject) -> None:
     if drawing.xplot is None:
         raise InputInvalid(f"xplot cannot draw {drawing.title}")
     title = f"{drawing.title}: {', '.join(about.connections)}"
@@ -232,7 +232,7 @@ def _write_xplot(path: Path, drawing: Drawing, about: Subject) -> None:
         stream.writelines(f"{line}\n" for line in drawing.xplot(title))
 
 
-def _show(drawing: Drawing, about: Subject, size: Size) -> None:
+def _show(drawing: Drawing, about: PlotSubject, size: PictureSize) -> None:
     from iscsitrace.plots import picture, style, windows
 
     with style.applied():

@@ -16,7 +16,7 @@ from iscsitrace.plots import ladder_columns, style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.examples import Examples
 from iscsitrace.plots.kind import Kind, view_of_commands, view_of_connection
-from iscsitrace.plots.ladder_columns import NO_TIME, Ladder, Middle, Packets, Pdu
+from iscsitrace.plots.ladder_columns import NO_TIME, Ladder, LadderPackets, Middle, Pdu
 from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.plots.view import View, Zoom
@@ -165,7 +165,7 @@ def _draw_uprights(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
             axes.text(at, high, column.tap or "tap", ha="center", va="bottom", fontsize=8)
 
 
-def _ways(ladder: Ladder, packets: Packets, time: TimeAxis) -> list[list[tuple[float, float]]]:
+def _ways(ladder: Ladder, packets: LadderPackets, time: TimeAxis) -> list[list[tuple[float, float]]]:
     """Points of each packet in the plot, from the initiator to the target."""
     if not len(packets):
         return []
@@ -199,7 +199,7 @@ def _draw_lost(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
 def _draw_packets(
     axes: Axes,
     ladder: Ladder,
-    packets: Packets,
+    packets: LadderPackets,
     time: TimeAxis,
     color: str,
     width: float,
@@ -227,7 +227,7 @@ def _draw_pdus(axes: Axes, ladder: Ladder, time: _LadderTime) -> None:
     names: dict[bool, list[tuple[float, str]]] = {True: [], False: []}
     for pdu in ladder.pdus:
         rows = [[NO_TIME if each is None else each for each in times] for times in (pdu.first_ns, pdu.last_ns)]
-        ends = _ways(ladder, Packets(np.array(rows), np.array([pdu.to_target] * 2)), time)
+        ends = _ways(ladder, LadderPackets(np.array(rows), np.array([pdu.to_target] * 2)), time)
         if rows[1] != rows[0] and pdu.data_bytes and len(ends[0]) > 1:
             bands.append([*ends[0], *reversed(ends[1])])
         if pdu.has_status:

@@ -19,9 +19,9 @@ from iscsitrace.measure.by_subject import medians as medians_of
 from iscsitrace.measure.waits import UNKNOWN, Waits
 from iscsitrace.plots import groups, style
 from iscsitrace.plots.decimation import Detail, even_edges, extremes
-from iscsitrace.plots.groups import OPERATION, Groups
+from iscsitrace.plots.groups import OPERATION, CommandGroups
 from iscsitrace.plots.kind import Kind, whole_session, with_events
-from iscsitrace.plots.marks import Array, Line
+from iscsitrace.plots.marks import Array, Series
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.table import Table
@@ -52,7 +52,7 @@ class Latency:
     """Commands of the view by latency, and those without a status; all in nanoseconds."""
 
     view: View
-    over_time: dict[str, Line]
+    over_time: dict[str, Series]
     """By operation, the most frequent first, or by LUN or session, the slowest first: time of command, and latency."""
     is_decimated: bool
     distribution: dict[str, tuple[Array, Array]]
@@ -67,7 +67,7 @@ class Latency:
     """
     task_count: int
     """Commands with a latency."""
-    without_status: Line = field(default_factory=Line)
+    without_status: Series = field(default_factory=Series)
     """Commands without a status: when each was sent, and how long it waited."""
     unsure_count: int = 0
     """Commands with a status whose latency is unsure."""
@@ -80,7 +80,7 @@ class Latency:
 
 
 def compute(
-    cycles: Table, waited: Waits, view: View, detail: Detail | None = None, told: Groups | None = None
+    cycles: Table, waited: Waits, view: View, detail: Detail | None = None, told: CommandGroups | None = None
 ) -> Latency:
     """The latencies of a view; InputInvalid where it has none. ``waited`` are the waits of all cycles.
 
@@ -133,10 +133,10 @@ def _outliers(cycles: Table, latencies_ns: Array) -> tuple[Outlier, ...]:
     return tuple(Outlier(*each) for each in zip(*(column.tolist() for column in columns), strict=True))
 
 
-def _without_status(cycles: Table, waited: Waits) -> Line:
+def _without_status(cycles: Table, waited: Waits) -> Series:
     starts, waits_ns = cycles.raw("command_first_ns")[waited.is_open], waited.least_ns[waited.is_open]
     order = np.argsort(starts, kind="stable")
-    return Line(starts[order], waits_ns[order])
+    return Series(starts[order], waits_ns[order])
 
 
 def _distributions(curves: dict[str, Array], waited: Waits) -> dict[str, tuple[Array, Array]]:
@@ -148,7 +148,7 @@ def _distributions(curves: dict[str, Array], waited: Waits) -> dict[str, tuple[A
     return found
 
 
-def _curves(told: Groups, waited: Waits) -> dict[str, Array]:
+def _curves(told: CommandGroups, waited: Waits) -> dict[str, Array]:
     """The rows of each group, those beyond GROUPS together as ``other``: of operations the most frequent first, else
     those with the longest median.
     """
@@ -163,11 +163,11 @@ def _curves(told: Groups, waited: Waits) -> dict[str, Array]:
     return found
 
 
-def _points(times_ns: Array, values: Array, edges_ns: Array | None) -> Line:
+def _points(times_ns: Array, values: Array, edges_ns: Array | None) -> Series:
     if edges_ns is None:
-        return Line(times_ns, values)
+        return Series(times_ns, values)
     kept = extremes(times_ns, values, edges_ns)
-    return Line(times_ns[kept], values[kept])
+    return Series(times_ns[kept], values[kept])
 
 
 def _cumulative(values: Array, open_count: int = 0) -> tuple[Array, Array]:

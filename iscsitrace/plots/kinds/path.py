@@ -12,7 +12,7 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail, even_edges, extremes
 from iscsitrace.plots.kind import Kind
-from iscsitrace.plots.marks import Array, Line
+from iscsitrace.plots.marks import Array, Series
 from iscsitrace.plots.scales import TimeAxis, duration
 from iscsitrace.plots.view import View
 from iscsitrace.tables.trace import Trace
@@ -38,9 +38,9 @@ class PathCurves:
 
     view: View
     names: tuple[str, str]
-    to_target: Line
+    to_target: Series
     """Each delay is at least this long."""
-    to_initiator: Line
+    to_initiator: Series
     unsure_ns: int
     """So much longer every delay of one direction may be: what the bounds of the clocks leave open. The other
     direction is shorter by as much: only the sum of both is measured.
@@ -62,8 +62,8 @@ def compute(network: Network, names: tuple[str, str], view: View, detail: Detail
         raise InputInvalid("nothing to draw: no packet of the view passed both taps")
     # B's clock may be as far ahead as high_ns: then what reaches B was as much faster
     surely = (
-        Line(out.times_ns, np.maximum(out.values - (clock.high_ns - clock.offset_ns), 0)),
-        Line(back.times_ns, np.maximum(back.values - (clock.offset_ns - clock.low_ns), 0)),
+        Series(out.times_ns, np.maximum(out.values - (clock.high_ns - clock.offset_ns), 0)),
+        Series(back.times_ns, np.maximum(back.values - (clock.offset_ns - clock.low_ns), 0)),
     )
     unsure_ns = clock.high_ns - clock.low_ns
     lost_out, lost_back = (_lost(network, view, to_target=way) for way in (True, False))
@@ -80,20 +80,20 @@ def compute(network: Network, names: tuple[str, str], view: View, detail: Detail
     )
 
 
-def _of_view(delays: Delays, view: View) -> Line:
+def _of_view(delays: Delays, view: View) -> Series:
     inside = (delays.time_ns >= view.start_ns) & (delays.time_ns <= view.end_ns)
     times, values = delays.time_ns[inside], delays.delay_ns[inside]
     order = np.argsort(times, kind="stable")
-    return Line(times[order], values[order])
+    return Series(times[order], values[order])
 
 
-def _thinned(line: Line, view: View, detail: Detail) -> Line:
+def _thinned(line: Series, view: View, detail: Detail) -> Series:
     edges = detail.edges(len(line), view.start_ns, view.end_ns)
     kept = slice(None) if edges is None else extremes(line.times_ns, line.values, edges)
-    return Line(line.times_ns[kept], line.values[kept])
+    return Series(line.times_ns[kept], line.values[kept])
 
 
-def _band(least: Line, unsure_ns: int, view: View) -> Band:
+def _band(least: Series, unsure_ns: int, view: View) -> Band:
     """From the least delay of each step to the greatest that it may be."""
     edges = even_edges(view.start_ns, view.end_ns + 1, _STEPS)
     place = np.searchsorted(edges, least.times_ns, side="right") - 1

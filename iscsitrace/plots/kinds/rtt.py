@@ -30,7 +30,7 @@ _MARK_COLUMNS = 400
 
 
 @dataclass(frozen=True)
-class Course:
+class RttCurve:
     """The round-trip time of one connection, while data of one direction were in flight."""
 
     connection: int
@@ -55,11 +55,11 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Courses:
+class RttCurves:
     """The connections of a view: all that were measured, or those with the longest queues."""
 
     view: View
-    courses: tuple[Course, ...]
+    courses: tuple[RttCurve, ...]
     measured_count: int
     connection_count: int
     is_decimated: bool
@@ -67,7 +67,7 @@ class Courses:
 
 def compute(
     rtt: Table, connections: Table, senders: Table, retransmissions: Table, view: View, detail: Detail
-) -> Courses:
+) -> RttCurves:
     """The courses of a view; InputInvalid where the packets do not show the round trip under load."""
     rows = rtt.select(
         np.isin(rtt.raw("connection"), view.connections)
@@ -92,12 +92,12 @@ def compute(
         edges, least, median = _steps(own, steps if is_decimated else None)
         queue_ns, delay_ns = _queue(sent.rows(number), to_target=to_target)
         again = _times_by_cause(again_of.rows(number), view, to_target=to_target)
-        found.append(Course(number, to_target, paths[number], edges, least, median, queue_ns, delay_ns, again))
+        found.append(RttCurve(number, to_target, paths[number], edges, least, median, queue_ns, delay_ns, again))
     shown = found
     if len(found) > detail.top:
         worst = sorted(found, key=lambda each: -each.above_ns)[: detail.top]
         shown = [each for each in found if each in worst]
-    return Courses(view, tuple(shown), len(found), len(view.connections), is_decimated)
+    return RttCurves(view, tuple(shown), len(found), len(view.connections), is_decimated)
 
 
 def _paths_ns(connections: Table, senders: Table) -> list[int | None]:
@@ -157,12 +157,12 @@ _LOW = 0.15
 """Height of the marks of retransmissions, as a share of a panel."""
 
 
-def height_in(found: Courses) -> float:
+def height_in(found: RttCurves) -> float:
     """The height for a panel of each connection."""
     return max(0.75 * style.HEIGHT_IN, _ROOM_IN + _PANEL_IN * len(found.courses))
 
 
-def draw(figure: Figure, found: Courses) -> None:
+def draw(figure: Figure, found: RttCurves) -> None:
     """Draws a panel for each connection, on one time axis and one scale."""
     panels = figure.subplots(len(found.courses), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     time = TimeAxis(found.view)
@@ -176,7 +176,7 @@ def draw(figure: Figure, found: Courses) -> None:
     style.legend(panels[0], *panels, columns=5)
 
 
-def _draw_course(axes: Axes, course: Course, time: TimeAxis, amounts: DurationAxis, top: float) -> None:
+def _draw_course(axes: Axes, course: RttCurve, time: TimeAxis, amounts: DurationAxis, top: float) -> None:
     edges = time.of(course.edges_ns)
     least, median = amounts.of(course.least_ns), amounts.of(course.median_ns)
     if course.path_ns is not None:
@@ -211,7 +211,7 @@ def _draw_course(axes: Axes, course: Course, time: TimeAxis, amounts: DurationAx
         )  # fmt: skip
 
 
-def notes(found: Courses) -> Iterator[str]:
+def notes(found: RttCurves) -> Iterator[str]:
     """What stood in the way, and what is left out."""
     for course in found.courses:
         if course.queue_ns and course.queue_delay_ns is not None:
@@ -229,14 +229,14 @@ def notes(found: Courses) -> Iterator[str]:
         yield f"{len(found.courses)} of {found.measured_count:,} connections: those with the longest queues"
 
 
-def title(found: Courses) -> str:
+def title(found: RttCurves) -> str:
     """Names what the panels show."""
     sides = {each.to_target for each in found.courses}
     whose = {True: ", data to the target", False: ", data to the initiator"}[sides.pop()] if len(sides) == 1 else ""
     return f"Round-trip time under load{whose}"
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> Courses:
+def prepare(trace: Trace, view: View, detail: Detail) -> RttCurves:
     """The courses of a view."""
     return compute(trace.rtt, trace.connections, trace.senders, trace.retransmissions, view, detail)
 

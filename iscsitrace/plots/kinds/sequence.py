@@ -13,10 +13,10 @@ from matplotlib.transforms import ScaledTranslation
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import command_strip, style, xplot
-from iscsitrace.plots.decimation import BarsMaker, Detail, LineMaker, chunks
+from iscsitrace.plots.decimation import BarsMaker, Detail, SeriesMaker, chunks
 from iscsitrace.plots.examples import Examples
 from iscsitrace.plots.kind import Kind, at_sender, view_of_connection, with_events
-from iscsitrace.plots.marks import Array, Bars, Line, Note
+from iscsitrace.plots.marks import Array, Bars, Label, Series
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.schema import CATEGORIES
@@ -44,18 +44,18 @@ class Sequence:
     is_decimated: bool
     segments: dict[str, Bars]
     """By class: from the first byte to the byte after the last."""
-    acks: Line
+    acks: Series
     """Highest offset acknowledged."""
-    duplicate_acks: Line
+    duplicate_acks: Series
     """ACKs without data that acknowledge nothing new and do not change the window."""
-    window: Line
+    window: Series
     """Offset up to which the receiver allows data: acknowledged offset plus advertised window."""
-    zero_windows: Line
+    zero_windows: Series
     sacks: Bars
     duplicate_sacks: Bars
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Label, ...] = ()
     """Packets with SYN, FIN or RST."""
-    pdus: dict[str, Line] = field(default_factory=dict)
+    pdus: dict[str, Series] = field(default_factory=dict)
     """Starts of PDUs by kind: command, data, R2T, response, other."""
     pdu_count: int | None = None
     """PDUs in the view, drawn or not; None where they were not read."""
@@ -108,9 +108,9 @@ class _Making:
         self._view = view
         self.segments = {name: BarsMaker(edges_ns) for name in SEGMENT_CLASSES}
         self.acks, self.duplicates, self.window, self.zero_windows = (
-            LineMaker(view.start_ns, view.end_ns, edges_ns) for _ in range(4)
+            SeriesMaker(view.start_ns, view.end_ns, edges_ns) for _ in range(4)
         )
-        self.notes: list[Note] = []
+        self.notes: list[Label] = []
         # no ACK has this offset
         self._last_ack = _NO_ACK, 0
 
@@ -136,7 +136,7 @@ class _Making:
         for place in np.flatnonzero(is_wanted & (flags & (_SYN | _FIN | _RST) != 0))[:NOTE_LIMIT].tolist():
             words = [word for flag, word in _FLAGS.items() if flags[place] & flag]
             # the SYN takes the number before the first byte
-            self.notes.append(Note(int(times[place]), max(0, int(offsets[place])), " ".join(words)))
+            self.notes.append(Label(int(times[place]), max(0, int(offsets[place])), " ".join(words)))
 
     def _add_acks(self, segments: Table, rows: slice, is_wanted: Array) -> None:
         acks = segments.raw("ack_offset_bytes")[rows]
@@ -170,7 +170,7 @@ def _sacks(sacks: Table, view: View, edges_ns: Array | None) -> dict[bool, Bars]
     return made
 
 
-def _pdus(pdus: Table, view: View) -> tuple[dict[str, Line], int]:
+def _pdus(pdus: Table, view: View) -> tuple[dict[str, Series], int]:
     times = pdus.raw("time_first_ns")
     is_here = view.is_of(pdus) & view.covers(times)
     count = int(is_here.sum())
@@ -183,7 +183,7 @@ def _pdus(pdus: Table, view: View) -> tuple[dict[str, Line], int]:
     for kind in dict.fromkeys([*_PDU_KINDS.values(), "other"]):
         chosen = places[kinds == kind]
         if len(chosen):
-            found[kind] = Line(times[chosen], offsets[chosen])
+            found[kind] = Series(times[chosen], offsets[chosen])
     return found, count
 
 
@@ -311,7 +311,7 @@ def _draw_lines(axes: Axes, sequence: Sequence, time: TimeAxis, places: ByteAxis
 
 
 def _draw_points(
-    axes: Axes, marks: Line, time: TimeAxis, places: ByteAxis, color: str, marker: str | int, label: str
+    axes: Axes, marks: Series, time: TimeAxis, places: ByteAxis, color: str, marker: str | int, label: str
 ) -> None:
     if len(marks):
         x, y = time.of(marks.times_ns), places.of(marks.values)

@@ -14,15 +14,14 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import busy
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.plots import style
-from iscsitrace.plots.decimation import Detail, LineMaker, chunks, even_edges
+from iscsitrace.plots.decimation import Detail, SeriesMaker, chunks, even_edges
 from iscsitrace.plots.examples import Examples
 from iscsitrace.plots.kind import Kind, view_of_streams, with_events
-from iscsitrace.plots.marks import Array, Line
+from iscsitrace.plots.marks import Array, Series
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.relate.jobs import streams as jobs
-from iscsitrace.relate.jobs.streams import Job
-from iscsitrace.relate.jobs.streams import Stream as StreamOfJob
+from iscsitrace.relate.jobs.streams import Job, Stream
 from iscsitrace.relate.mirrors import recognition
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of, sums_of
@@ -45,18 +44,18 @@ _RETRANSMISSION = _NEW[-1]
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamCurve:
     """One connection: bytes carried since the start of the view, and bytes in flight."""
 
     connection: int
-    passed: Line
-    outstanding: Line
+    passed: Series
+    outstanding: Series
     passed_bytes: int
     finish_ns: int | None = None
     """When it finished its part of a job; None where it has none, or finished outside of the view."""
     cause: str | None = None
     """Cause for being slower than other streams of the job."""
-    losses: dict[str, Line] = field(default_factory=dict)
+    losses: dict[str, Series] = field(default_factory=dict)
     """Losses that ended slow start or were found by a timeout: when, and owin at that time."""
 
 
@@ -79,7 +78,7 @@ class Streams:
     """The streams of a view, the busiest first; of many those that lost most time first, while the busiest worked."""
 
     view: View
-    streams: tuple[Stream, ...]
+    streams: tuple[StreamCurve, ...]
     others: Others | None
     """Those that carried payload in the time of the busiest and are not among ``streams``."""
     connection_count: int
@@ -141,7 +140,7 @@ def compute(
         if mean_edges is not None:
             outstanding = _mean(outstanding, mean_edges)
         known = _of_job(of_job[number], view, outstanding) if number in of_job else {}
-        streams.append(Stream(number, passed[number], outstanding, carried[number].bytes, **known))
+        streams.append(StreamCurve(number, passed[number], outstanding, carried[number].bytes, **known))
     return Streams(
         view=view,
         streams=tuple(streams),
@@ -166,7 +165,7 @@ def _job(jobs: Sequence[Job], view: View, shown: list[int]) -> Job | None:
     return most if most is not None and members(most) > 1 else None
 
 
-def _of_job(stream: StreamOfJob, view: View, outstanding: Line) -> dict[str, Any]:
+def _of_job(stream: Stream, view: View, outstanding: Series) -> dict[str, Any]:
     """Finish, cause and losses of a stream in the view."""
     losses, found = stream.evidence.losses, {}
     for kind in ("slow_start_exit", "timeout"):
@@ -174,7 +173,7 @@ def _of_job(stream: StreamOfJob, view: View, outstanding: Line) -> dict[str, Any
         at = times[view.covers(times)]
         if len(at) and len(outstanding):
             place = np.maximum(np.searchsorted(outstanding.times_ns, at, side="right") - 1, 0)
-            found[kind] = Line(at, outstanding.values[place])
+            found[kind] = Series(at, outstanding.values[place])
     last_ns = stream.run.last_ns
     return {
         "finish_ns": last_ns if view.start_ns <= last_ns <= view.end_ns else None,
@@ -265,9 +264,9 @@ def _at_once(carried: dict[int, _Carried]) -> list[int]:
     ]
 
 
-def _passed(segments: Table, view: View, shown: list[int], edges_ns: Array | None) -> dict[int, Line]:
+def _passed(segments: Table, view: View, shown: list[int], edges_ns: Array | None) -> dict[int, Series]:
     """Per connection the furthest stream offset, less the offset at the start of the view."""
-    makers = {number: LineMaker(view.start_ns, view.end_ns, edges_ns) for number in shown}
+    makers = {number: SeriesMaker(view.start_ns, view.end_ns, edges_ns) for number in shown}
     reached: dict[int, tuple[int, int]] = {}
     for rows in chunks(len(segments)):
         is_wanted, connections = _is_new(segments, rows, view), segments.raw("connection")[rows]
@@ -284,14 +283,14 @@ def _passed(segments: Table, view: View, shown: list[int], edges_ns: Array | Non
     return {number: maker.line() for number, maker in makers.items()}
 
 
-def _outstanding(window: Table, view: View, number: int, edges_ns: Array | None) -> Line:
+def _outstanding(window: Table, view: View, number: int, edges_ns: Array | None) -> Series:
     chosen = (window.raw("connection") == number) & (window.raw("to_target") == view.to_target)
-    maker = LineMaker(view.start_ns, view.end_ns, edges_ns)
+    maker = SeriesMaker(view.start_ns, view.end_ns, edges_ns)
     maker.add(window.raw("time_ns")[chosen], window.raw("owin_bytes")[chosen])
     return maker.line()
 
 
-def _mean(line: Line, edges_ns: Array) -> Line:
+def _mean(line: Series, edges_ns: Array) -> Series:
     """The mean of a step line over time in each step, from the first that it covers."""
     if len(line) < 2:
         return line
@@ -302,7 +301,7 @@ def _mean(line: Line, edges_ns: Array) -> Line:
     if len(edges) < 2:
         return line
     means = np.diff(np.interp(edges, at, until)) / np.diff(edges)
-    return Line(edges + edges_ns[0], np.append(means, means[-1]).round().astype(np.int64))
+    return Series(edges + edges_ns[0], np.append(means, means[-1]).round().astype(np.int64))
 
 
 # --- drawing
@@ -352,7 +351,7 @@ def draw(figure: Figure, streams: Streams) -> None:
 
 
 def _draw_line(
-    axes: Axes, stream: Stream, line: Line, time: TimeAxis, amounts: ByteAxis, look: _Look, label: str
+    axes: Axes, stream: StreamCurve, line: Series, time: TimeAxis, amounts: ByteAxis, look: _Look, label: str
 ) -> None:
     """Draws a line of a stream, and where the stream finished."""
     color, dashes, marker = look

@@ -27,7 +27,7 @@ _SECOND_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Throughput:
+class ThroughputCurves:
     """A value per step; ``edges_ns`` has one value more."""
 
     view: View
@@ -44,7 +44,7 @@ class Throughput:
 
 def compute(
     segments: Table, cycles: Table, budget: Table, edges_ns: Array, view: View, ends_ns: Array | None = None
-) -> Throughput:
+) -> ThroughputCurves:
     """The steps of a view; InputInvalid where it has no payload.
 
     ``ends_ns`` is when each command was last in flight; else those without a status are not counted.
@@ -55,7 +55,7 @@ def compute(
         raise InputInvalid("nothing to draw: no payload passed the tap in the view")
     lengths_ns = np.diff(edges_ns)
     mean, greatest = _queue_depths(cycles, boundaries, edges_ns, view, ends_ns)
-    return Throughput(
+    return ThroughputCurves(
         view=view,
         edges_ns=edges_ns,
         to_target_bytes_per_s=sent["to_target"] * _SECOND_NS / lengths_ns,
@@ -135,7 +135,7 @@ _SEEN_SHARE = 1 / 400
 """Smallest height of an area, as a share of the greatest, that can be seen: about a pixel."""
 
 
-def draw(figure: Figure, throughput: Throughput) -> None:
+def draw(figure: Figure, throughput: ThroughputCurves) -> None:
     """Draws the three panels."""
     rate, idle, depth = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1, 1))
     time = TimeAxis(throughput.view)
@@ -184,7 +184,7 @@ def draw(figure: Figure, throughput: Throughput) -> None:
     style.legend(rate, rate, idle, depth)
 
 
-def notes(throughput: Throughput) -> list[str]:
+def notes(throughput: ThroughputCurves) -> list[str]:
     """Lists what the panels omit."""
     found = [step_note(throughput.edges_ns)]
     lengths_s = np.diff(throughput.edges_ns) / 1e9
@@ -194,27 +194,27 @@ def notes(throughput: Throughput) -> list[str]:
     return found
 
 
-def _areas(throughput: Throughput) -> Iterator[tuple[Array, tuple[str, str, str]]]:
+def _areas(throughput: ThroughputCurves) -> Iterator[tuple[Array, tuple[str, str, str]]]:
     """Values, and colour, hatch and label."""
     yield throughput.to_initiator_bytes_per_s, (style.BLUE, "", "to the initiator (read data, responses)")
     yield throughput.to_target_bytes_per_s, (style.ORANGE, "//", "to the target (write data, commands)")
     yield throughput.again_bytes_per_s, (style.VERMILLION, "xx", "retransmissions")
 
 
-def _greatest(throughput: Throughput) -> float:
+def _greatest(throughput: ThroughputCurves) -> float:
     return float(np.sum([values for values, _ in _areas(throughput)], axis=0).max())
 
 
-def _is_seen(throughput: Throughput, values: Array) -> bool:
+def _is_seen(throughput: ThroughputCurves, values: Array) -> bool:
     return float(values.max()) > _SEEN_SHARE * _greatest(throughput)
 
 
-def title(throughput: Throughput) -> str:
+def title(throughput: ThroughputCurves) -> str:
     """Names what the panels show."""
     return "Throughput, idle fraction and queue depth"
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> Throughput:
+def prepare(trace: Trace, view: View, detail: Detail) -> ThroughputCurves:
     """The curves of a view; ``detail`` has no effect."""
     ends_ns = waits.of_trace(trace.table).ends_ns(trace.cycles)
     return compute(trace.segments, trace.cycles, trace.budget, steps.edges(view), view, ends_ns)

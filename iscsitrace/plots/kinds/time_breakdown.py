@@ -17,7 +17,7 @@ from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.intervals import merged
 from iscsitrace.plots import groups, steps, style
 from iscsitrace.plots.decimation import TOP, Detail
-from iscsitrace.plots.groups import TITLES, Groups
+from iscsitrace.plots.groups import TITLES, CommandGroups
 from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import TimeAxis, duration, step_note
@@ -61,7 +61,7 @@ def compute(
     view: View,
     verdicts: Sequence[Verdict] = (),
     top: int = TOP,
-    told: tuple[Groups, Array] | None = None,
+    told: tuple[CommandGroups, Array] | None = None,
 ) -> BudgetCurves:
     """The busy time of a view; InputInvalid where there is none: nothing was read or written.
 
@@ -143,7 +143,7 @@ def _worst(totals_ns: dict[str, Array], top: int) -> dict[str, Array]:
     return {name: totals_ns[name] for name in ordered[:top]}
 
 
-def _of_groups(budget: Table, cycles: Table, told: Groups, ends_ns: Array, view: View) -> dict[str, Array]:
+def _of_groups(budget: Table, cycles: Table, told: CommandGroups, ends_ns: Array, view: View) -> dict[str, Array]:
     """Busy time in each part with data commands of each group in flight: of each session, added up."""
     is_wanted = picked_cycles(cycles, view) & is_data_command(cycles) & (told.places >= 0)
     starts, ends = (

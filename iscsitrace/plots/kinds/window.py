@@ -13,9 +13,9 @@ from matplotlib.patheffects import Normal, Stroke
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import command_strip, style, xplot
-from iscsitrace.plots.decimation import Detail, LineMaker, chunks, extremes
+from iscsitrace.plots.decimation import Detail, SeriesMaker, chunks, extremes
 from iscsitrace.plots.kind import Kind, view_of_connection, whole_session, with_events
-from iscsitrace.plots.marks import Array, Line, Spans
+from iscsitrace.plots.marks import Array, Series, Spans
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
 from iscsitrace.plots.view import View
 from iscsitrace.tables.table import Table, null_value
@@ -35,20 +35,20 @@ class Window:
     change_count: int
     """Rows of the table in the view."""
     is_decimated: bool
-    owin: Line
-    pipe: tuple[Line, ...]
+    owin: Series
+    pipe: tuple[Series, ...]
     """Only where it differs from owin: a line for each stretch."""
-    rwnd: tuple[Line, ...]
+    rwnd: tuple[Series, ...]
     """A line for each stretch in which it is known."""
-    cwnd: tuple[Line, ...]
+    cwnd: tuple[Series, ...]
     """The estimated congestion window: a line for each stretch in which it is valid."""
     valid_share: float
     """Share of the view's time in which the estimate is valid."""
-    kernel_cwnd: Line = field(default_factory=Line)
+    kernel_cwnd: Series = field(default_factory=Series)
     """The congestion window of the kernel's TCP_INFO, where there are samples of the sender's host."""
-    kernel_ssthresh: Line = field(default_factory=Line)
+    kernel_ssthresh: Series = field(default_factory=Series)
     """Its slow start threshold, where it has one."""
-    retransmissions: dict[str, Line] = field(default_factory=dict)
+    retransmissions: dict[str, Series] = field(default_factory=dict)
     """By cause: when, and owin at that time."""
     recoveries: Spans = field(default_factory=Spans)
     tasks: command_strip.Tasks = field(default_factory=command_strip.Tasks)
@@ -102,8 +102,8 @@ def _rows(table: Table, view: View) -> slice:
     return slice(first, first + int(is_wanted.sum()))
 
 
-def _line(window: Table, name: str, rows: slice, view: View, edges_ns: Array | None) -> Line:
-    maker = LineMaker(view.start_ns, view.end_ns, edges_ns)
+def _line(window: Table, name: str, rows: slice, view: View, edges_ns: Array | None) -> Series:
+    maker = SeriesMaker(view.start_ns, view.end_ns, edges_ns)
     times, values = window.raw("time_ns")[rows], window.raw(name)[rows]
     for part in chunks(len(times)):
         is_known = values[part] != _NULL
@@ -111,10 +111,10 @@ def _line(window: Table, name: str, rows: slice, view: View, edges_ns: Array | N
     return maker.line()
 
 
-def _kernel_line(samples: Table | None, name: str, view: View, detail: Detail) -> Line:
+def _kernel_line(samples: Table | None, name: str, view: View, detail: Detail) -> Series:
     """A window of TCP_INFO in bytes: the kernel counts it in segments."""
     if samples is None:
-        return Line()
+        return Series()
     own = samples.select(view.is_of(samples))
     times, values, sizes = own.raw("time_ns"), own[name], own["segment_bytes"]
     is_known = ~(np.ma.getmaskarray(values) | np.ma.getmaskarray(sizes))
@@ -122,14 +122,14 @@ def _kernel_line(samples: Table | None, name: str, view: View, detail: Detail) -
     first, last = np.searchsorted(times, [view.start_ns, view.end_ns + 1]).tolist()
     is_known[: max(0, first - 1)] = False
     is_known[last:] = False
-    maker = LineMaker(view.start_ns, view.end_ns, detail.edges(int(is_known.sum()), view.start_ns, view.end_ns))
+    maker = SeriesMaker(view.start_ns, view.end_ns, detail.edges(int(is_known.sum()), view.start_ns, view.end_ns))
     maker.add(times[is_known], np.ma.getdata(values)[is_known].astype(np.int64) * np.ma.getdata(sizes)[is_known])
     return maker.line()
 
 
 def _runs(
     window: Table, name: str, is_wanted: Array, rows: slice, view: View, edges_ns: Array | None
-) -> tuple[tuple[Line, ...], int]:
+) -> tuple[tuple[Series, ...], int]:
     """A line for each run of wanted rows with a value, held until the row that ends it; and their total time."""
     times, values = window.raw("time_ns")[rows], window.raw(name)[rows]
     is_valid = is_wanted & (values != _NULL)
@@ -150,11 +150,11 @@ def _runs(
     for chosen in np.split(kept, np.flatnonzero(np.diff(run)) + 1):
         number = run[np.searchsorted(kept, chosen[0])]
         held_ns = np.append(np.maximum(times[chosen], view.start_ns), until_ns[number])
-        lines.append(Line(held_ns, np.append(values[chosen], values[chosen[-1]])))
+        lines.append(Series(held_ns, np.append(values[chosen], values[chosen[-1]])))
     return tuple(lines), valid_ns
 
 
-def _retransmissions(retransmissions: Table, owin: Line, view: View, edges_ns: Array | None) -> dict[str, Line]:
+def _retransmissions(retransmissions: Table, owin: Series, view: View, edges_ns: Array | None) -> dict[str, Series]:
     times = retransmissions.raw("time_ns")
     is_here = view.is_of(retransmissions) & view.covers(times)
     causes = retransmissions["cause"]
@@ -163,7 +163,7 @@ def _retransmissions(retransmissions: Table, owin: Line, view: View, edges_ns: A
         at = times[is_here & (causes == cause)]
         if len(at):
             place = np.maximum(np.searchsorted(owin.times_ns, at, side="right") - 1, 0)
-            maker = LineMaker(view.start_ns, view.end_ns, edges_ns)
+            maker = SeriesMaker(view.start_ns, view.end_ns, edges_ns)
             maker.add(at, owin.values[place])
             found[cause] = maker.points()
     return found
@@ -282,7 +282,9 @@ def _above(window: Window, greatest: float) -> str | None:
     return f"{least} KB" if least == most else f"{least} to {most} KB"
 
 
-def _draw_lines(axes: Axes, lines: Iterable[Line], time: TimeAxis, amounts: ByteAxis, label: str, **look: Any) -> None:
+def _draw_lines(
+    axes: Axes, lines: Iterable[Series], time: TimeAxis, amounts: ByteAxis, label: str, **look: Any
+) -> None:
     """Draws step lines of one kind as one: between them is a gap."""
     x, y = np.empty(0), np.empty(0)
     for line in lines:
