@@ -30,7 +30,7 @@ Quantity = click.ParamType[Any]
 """What the kinds of values derive from."""
 
 
-class Written(Protocol):
+class WrittenKind(Protocol):
     """A kind of value that is written as a text."""
 
     @property
@@ -49,7 +49,7 @@ class Written(Protocol):
 class Typed(Quantity):
     """An option of a kind of value."""
 
-    def __init__(self, kind: Written) -> None:
+    def __init__(self, kind: WrittenKind) -> None:
         self.name = kind.name
         self._kind = kind
 
@@ -84,7 +84,7 @@ class Rate(Typed):
         super().__init__(RATE)
 
 
-class Pace(Typed):
+class ByteRate(Typed):
     """A rate of data, to bytes a second."""
 
     def __init__(self) -> None:

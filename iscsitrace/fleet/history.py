@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.fleet.captures import Capture
-from iscsitrace.fleet.places import DAY_NS, Timeline
+from iscsitrace.fleet.places import DAY_NS, CaptureOrder
 
 TABLE: Final = "captures"
 READ, DAMAGED, EMPTY, UNREADABLE, VANISHED, LATE = "read", "damaged", "empty", "unreadable", "vanished", "late"
@@ -25,7 +25,7 @@ STATUSES: Final = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class CaptureRow:
     """A row of ``captures``."""
 
     capture: str
@@ -51,7 +51,7 @@ class Entry:
         return Capture(self.capture, self.path, self.size_bytes, self.modified_ns, self.time_first_ns)
 
 
-class History:
+class TapHistory:
     """The captures of a tap that were read."""
 
     def __init__(self, dataset: Path, tap: str) -> None:
@@ -59,16 +59,16 @@ class History:
 
         self._folder = dataset / TABLE / f"tap={tap}"
         self._dataset = dataset
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, CaptureRow] = {}
         self._files: dict[str, int] = {}
         for path in sorted(self._folder.glob("day=*/*.parquet")):
-            entries = [Entry(**row) for row in parquet.ParquetFile(path).read().to_pylist()]
+            entries = [CaptureRow(**row) for row in parquet.ParquetFile(path).read().to_pylist()]
             self.entries |= {each.capture: each for each in entries}
             if entries:
                 self._files[str(path.relative_to(dataset))] = entries[0].day
         self._changed: set[int] = set()
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: CaptureRow) -> None:
         """A capture that was read now; it replaces what was known of one of its name."""
         before = self.entries.pop(entry.capture, None)
         self._changed |= {entry.day, *([before.day] if before else ())}
@@ -98,11 +98,11 @@ class History:
                 found[day] = pyarrow.Table.from_pylist(rows, schema=arrow_schema())
         return found
 
-    def timeline(self) -> Timeline:
+    def timeline(self) -> CaptureOrder:
         """The captures with packets, in order."""
         found = [each for each in self.entries.values() if each.frame_count and each.first_frame is not None]
         found.sort(key=lambda each: each.first_frame or 0)
-        return Timeline(
+        return CaptureOrder(
             tuple(each.capture for each in found),
             np.array([each.first_frame for each in found], dtype=np.int64),
             np.array([each.time_first_ns for each in found], dtype=np.int64),

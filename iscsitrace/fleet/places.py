@@ -43,7 +43,7 @@ def _present(first: tuple[str, ...], second: tuple[str, ...], present: set[str])
 
 
 @dataclass(frozen=True)
-class Timeline:
+class CaptureOrder:
     """The captures of a tap in order, those without packets left out."""
 
     names: tuple[str, ...]

@@ -12,7 +12,7 @@ from typing import Final
 
 from iscsitrace.fleet import history
 from iscsitrace.fleet.captures import Capture, Tap, in_order, listed
-from iscsitrace.fleet.history import Entry, History
+from iscsitrace.fleet.history import CaptureRow, TapHistory
 from iscsitrace.fleet.places import DAY_NS, day_name
 from iscsitrace.fleet.store import Manifest, TapStore
 
@@ -41,7 +41,7 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Plan:
+class TapPlan:
     """What there is to do for one tap."""
 
     tap: str
@@ -53,7 +53,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Place:
+class Destination:
     """Where a task writes, and how."""
 
     dataset: Path
@@ -64,10 +64,10 @@ class Place:
     """Captures of a task, at most, unless it has one."""
 
 
-def plan(place: Place, tap: Tap) -> Plan:
+def plan(place: Destination, tap: Tap) -> TapPlan:
     """The new captures of a tap, in order, as tasks. Reads listings and first packets."""
     manifest = TapStore(place.dataset, tap.name).manifest()
-    entries = History(place.dataset, tap.name).entries
+    entries = TapHistory(place.dataset, tap.name).entries
     last = manifest.last if manifest else None
     new, changed = [], []
     captures = listed(tap.sources)
@@ -82,10 +82,10 @@ def plan(place: Place, tap: Tap) -> Plan:
     rewinds = last is not None and any(each.name == last[0] for each in new)
     # what comes late is only listed: it is no part of the stream, and no last capture
     new.sort(key=lambda each: each.status != history.LATE)
-    return Plan(tap.name, _works(place, new, manifest, rewinds=rewinds), len(captures) - len(new), tuple(changed))
+    return TapPlan(tap.name, _works(place, new, manifest, rewinds=rewinds), len(captures) - len(new), tuple(changed))
 
 
-def _told_late(new: list[Capture], entries: Mapping[str, Entry], manifest: Manifest | None) -> list[Capture]:
+def _told_late(new: list[Capture], entries: Mapping[str, CaptureRow], manifest: Manifest | None) -> list[Capture]:
     """New captures in order; late is one that has its place before one that was read."""
     names = {each.name for each in new}
     known = {name: entry.known for name, entry in entries.items()}
@@ -117,7 +117,9 @@ def _is_pruned(capture: Capture, manifest: Manifest | None) -> bool:
     )
 
 
-def _works(place: Place, captures: list[Capture], manifest: Manifest | None, *, rewinds: bool) -> tuple[Work, ...]:
+def _works(
+    place: Destination, captures: list[Capture], manifest: Manifest | None, *, rewinds: bool
+) -> tuple[Work, ...]:
     if not captures and (manifest is None or manifest.is_ended):
         return ()
     groups: list[list[Capture]] = [[]]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.fleet.places import DECLARED, Timeline, columns_of, day_name
+from iscsitrace.fleet.places import DECLARED, CaptureOrder, columns_of, day_name
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.tables.table import Table
 
@@ -50,7 +50,7 @@ class RowFiles:
         self._buffered_bytes = 0
         self.row_count = 0
 
-    def add(self, kind: str, tables: Mapping[str, Table], timeline: Timeline) -> None:
+    def add(self, kind: str, tables: Mapping[str, Table], timeline: CaptureOrder) -> None:
         """Rows of any tables."""
         filled = {name: table for name, table in tables.items() if len(table)}
         for name, (days, captures) in timeline.place(filled).items():

@@ -20,9 +20,9 @@ from iscsitrace.fleet.captures import Tap, in_unicode
 from iscsitrace.fleet.dask_cluster import DaskCluster
 from iscsitrace.fleet.local_pool import LocalPool
 from iscsitrace.fleet.places import DECLARED
-from iscsitrace.fleet.plan import TASK_BYTES, Place, Plan, Work, plan
+from iscsitrace.fleet.plan import TASK_BYTES, Destination, TapPlan, Work, plan
 from iscsitrace.fleet.store import TapStore
-from iscsitrace.fleet.task import Outcome, execute, has_periods
+from iscsitrace.fleet.task import TaskOutcome, execute, has_periods
 from iscsitrace.tables.schema import DATASET_TABLES, DEFAULT_TABLES, ON_REQUEST, SCHEMA_VERSION
 
 TABLES: Final = (*DEFAULT_TABLES, *DATASET_TABLES)
@@ -55,7 +55,7 @@ class Result:
         """Captures with rows in the dataset."""
         return sum(self.statuses.get(each, 0) for each in (history.READ, history.DAMAGED))
 
-    def add(self, tap: str, outcome: Outcome) -> None:
+    def add(self, tap: str, outcome: TaskOutcome) -> None:
         """What one task did."""
         self.size_bytes += outcome.size_bytes
         self.row_count += outcome.row_count
@@ -104,7 +104,7 @@ def run(
     _check_tables(tables)
     if in_unicode(str(dataset)) != str(dataset):
         raise InputInvalid(f"{dataset}: the name of a dataset has to be in UTF-8")
-    place = Place(dataset.absolute(), uuid.uuid4().hex[:12], tuple(tables), __version__, task_bytes)
+    place = Destination(dataset.absolute(), uuid.uuid4().hex[:12], tuple(tables), __version__, task_bytes)
     with ExitStack() as stack:
         stack.enter_context(store.locked(place.dataset))
         for each in store.stores(place.dataset):
@@ -137,7 +137,7 @@ def _check_tables(tables: Sequence[str]) -> None:
 class _Run:
     """The tasks of a run: one of each tap at a time is with the executor."""
 
-    def __init__(self, executor: Executor, place: Place, taps: Sequence[Tap], watch: Watch) -> None:
+    def __init__(self, executor: Executor, place: Destination, taps: Sequence[Tap], watch: Watch) -> None:
         self._executor, self._place, self._watch = executor, place, watch
         self._result = Result(place.dataset)
         self._works: dict[str, list[Work]] = {}
@@ -156,8 +156,8 @@ class _Run:
                 self._finished(tap, self._pending.pop(tap), found)
         return self._result
 
-    def _finished(self, tap: str, work: Work | None, found: Plan | Outcome | None) -> None:
-        if isinstance(found, Plan):
+    def _finished(self, tap: str, work: Work | None, found: TapPlan | TaskOutcome | None) -> None:
+        if isinstance(found, TapPlan):
             self._works[tap] = list(found.works)
             self._result.known_count += found.known_count
             self._result.problems += [

@@ -86,7 +86,7 @@ _PROBLEMS_VIEW: Final = _NAMED.format(view="problems", table="findings", address
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     """The rows of a query."""
 
     columns: tuple[str, ...]
@@ -127,14 +127,14 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def query(self, text: str, values: Sequence[Any] | dict[str, Any] = ()) -> Answer:
+    def query(self, text: str, values: Sequence[Any] | dict[str, Any] = ()) -> QueryResult:
         """The answer to a query; InputInvalid with DuckDB's words if there is none."""
         # DuckDB would fail with a bad_cast
         text.encode()
         try:
             found = self._connection.execute(text, values if isinstance(values, dict) else list(values))
             names = tuple(column[0] for column in found.description or ())
-            return Answer(names, found.fetchall() if names else [])
+            return QueryResult(names, found.fetchall() if names else [])
         except self._error as error:
             raise InputInvalid(f"DuckDB: {str(error).splitlines()[0]}") from error
 

@@ -19,9 +19,9 @@ import numpy as np
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.fleet import history
 from iscsitrace.fleet.captures import Capture, in_unicode
-from iscsitrace.fleet.history import Entry, History
-from iscsitrace.fleet.places import DAY_NS, Timeline
-from iscsitrace.fleet.plan import Place, Work
+from iscsitrace.fleet.history import CaptureRow, TapHistory
+from iscsitrace.fleet.places import DAY_NS, CaptureOrder
+from iscsitrace.fleet.plan import Destination, Work
 from iscsitrace.fleet.rows import RowFiles
 from iscsitrace.fleet.store import Manifest, Superseded, TapStore, state_name
 from iscsitrace.tables.ring_pass import CaptureRead, Period, RingPass
@@ -61,7 +61,7 @@ _SETTLED_PACKETS: Final = 1 << 17
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TaskOutcome:
     """What a task did."""
 
     size_bytes: int = 0
@@ -77,7 +77,7 @@ def has_periods(tables: Collection[str]) -> bool:
     return any(name in DATASET_TABLES for name in tables)
 
 
-def execute(place: Place, tap: str, generation: int, work: Work) -> Outcome:
+def execute(place: Destination, tap: str, generation: int, work: Work) -> TaskOutcome:
     """Read the captures of a task and commit their rows. Raises InputInvalid if the dataset cannot be written."""
     try:
         return _execute(place, tap, generation, work)
@@ -85,14 +85,14 @@ def execute(place: Place, tap: str, generation: int, work: Work) -> Outcome:
         raise InputInvalid(f"cannot write {place.dataset}: {error.strerror or error}") from error
 
 
-def _execute(place: Place, tap: str, generation: int, work: Work) -> Outcome:
+def _execute(place: Destination, tap: str, generation: int, work: Work) -> TaskOutcome:
     store = TapStore(place.dataset, tap)
     manifest = store.manifest()
     if manifest is not None:
         store.complete(manifest)
         if manifest.generation == generation and manifest.run == place.run:
             # the worker before was lost after its commit
-            return Outcome(**manifest.outcome)  # type: ignore[arg-type]
+            return TaskOutcome(**manifest.outcome)  # type: ignore[arg-type]
     if (manifest.generation if manifest else 0) != generation - 1:
         raise Superseded(place.dataset, tap)
     folder = store.staged(place.run, generation)
@@ -105,7 +105,7 @@ def _execute(place: Place, tap: str, generation: int, work: Work) -> Outcome:
             if committed is None or (committed.generation, committed.run) != (generation, place.run):
                 raise
             # by a worker that was given up, but was still there
-            outcome = Outcome(**committed.outcome)  # type: ignore[arg-type]
+            outcome = TaskOutcome(**committed.outcome)  # type: ignore[arg-type]
         finally:
             files.abandon()
     shutil.rmtree(folder, ignore_errors=True)
@@ -117,7 +117,7 @@ class _Task:
 
     def __init__(
         self,
-        place: Place,
+        place: Destination,
         store: TapStore,
         manifest: Manifest | None,
         generation: int,
@@ -127,10 +127,10 @@ class _Task:
         self._place, self._store, self._before, self._generation = place, store, manifest, generation
         self._files, self._folder = files, folder
         self._states: list[tuple[str, str]] = []
-        self._history = History(place.dataset, store.tap)
-        self._entries: list[Entry] = []
+        self._history = TapHistory(place.dataset, store.tap)
+        self._entries: list[CaptureRow] = []
 
-    def run(self, work: Work) -> Outcome:
+    def run(self, work: Work) -> TaskOutcome:
         before = self._before
         self._history.forget([each.name for each in work.captures])
         self._ring = self._continued(work)
@@ -224,19 +224,19 @@ class _Task:
         if not timeline.names and self._entries:
             # counters of captures without packets
             only = self._entries[-1]
-            timeline = Timeline((only.capture,), np.array([1]), np.array([only.day * DAY_NS]))
+            timeline = CaptureOrder((only.capture,), np.array([1]), np.array([only.day * DAY_NS]))
         self._files.add(kind, tables, timeline)
 
-    def _outcome(self, work: Work) -> Outcome:
+    def _outcome(self, work: Work) -> TaskOutcome:
         statuses: dict[str, int] = {}
         for each in self._entries:
             statuses[each.status] = statuses.get(each.status, 0) + 1
         problems = [(each.capture, each.status, each.problem) for each in self._entries if each.problem]
-        return Outcome(work.size_bytes, statuses, problems, self._files.row_count)
+        return TaskOutcome(work.size_bytes, statuses, problems, self._files.row_count)
 
-    def _read(self, capture: Capture) -> Entry:
+    def _read(self, capture: Capture) -> CaptureRow:
         """Reads one capture, again if that fails on the way; the entry of what became of it."""
-        found = Entry(capture.name, in_unicode(capture.path), capture.size_bytes, capture.modified_ns)
+        found = CaptureRow(capture.name, in_unicode(capture.path), capture.size_bytes, capture.modified_ns)
         if capture.status:
             return replace(found, status=capture.status, problem=capture.problem, time_first_ns=capture.first_ns)
         # a file object that fails leaves no pass to go on with
@@ -261,7 +261,7 @@ class _Task:
         return _failed(found, history.UNREADABLE, problem)
 
 
-def _entry(found: Entry, read: CaptureRead) -> Entry:
+def _entry(found: CaptureRow, read: CaptureRead) -> CaptureRow:
     """The entry of a capture that the pass has read."""
     info = read.info
     if info["format"] == history.UNREADABLE:
@@ -280,7 +280,7 @@ def _entry(found: Entry, read: CaptureRead) -> Entry:
     )
 
 
-def _failed(found: Entry, status: str, problem: str = "") -> Entry:
+def _failed(found: CaptureRow, status: str, problem: str = "") -> CaptureRow:
     """The entry of a capture without packets; the reason if it is known."""
     reason = problem if problem and status == history.UNREADABLE else history.STATUSES[status]
     return replace(found, status=status, problem=" ".join(reason.split()))

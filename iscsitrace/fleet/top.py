@@ -133,7 +133,7 @@ _PERCENTILES: Final = ", ".join(
 
 
 @dataclass(frozen=True)
-class Loss:
+class LostTime:
     """The time lost with one value."""
 
     label: str
@@ -154,7 +154,7 @@ class Loss:
         return self.cost_ns / self.busy_ns if self.busy_ns else None
 
 
-def losses(database: Database, by: str, cost: str, *, limit: int, tap: str | None = None) -> tuple[list[Loss], int]:
+def losses(database: Database, by: str, cost: str, *, limit: int, tap: str | None = None) -> tuple[list[LostTime], int]:
     """The ``limit`` values that lost most, and the number of all that lost time or have the finding.
 
     ``cost`` is a part of the time breakdown or the name of a finding. The same traffic at two taps counts twice:
@@ -167,7 +167,7 @@ def losses(database: Database, by: str, cost: str, *, limit: int, tap: str | Non
         view=f"(SELECT *, {LOSS_BY[by]} AS label FROM {view}{' WHERE tap = $tap' if tap else ''})"  # noqa: S608 -- our names
     )
     values = {"cost": cost, **({"tap": tap} if tap else {})}
-    found = [Loss(*row) for row in database.query(query, values).rows]
+    found = [LostTime(*row) for row in database.query(query, values).rows]
     found.sort(key=lambda each: (-each.cost_ns, -each.count, each.label))
     return found[:limit], len(found)
 

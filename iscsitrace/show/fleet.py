@@ -12,8 +12,8 @@ from iscsitrace.wording import amounts, cells
 
 if TYPE_CHECKING:
     from iscsitrace.fleet.run import Result
-    from iscsitrace.fleet.sql import Answer
-    from iscsitrace.fleet.top import Cost, Loss
+    from iscsitrace.fleet.sql import QueryResult
+    from iscsitrace.fleet.top import Cost, LostTime
 
 _COLUMNS: Final = (
     *("taps", "commands", "MB", "in flight s", "latency s", "p50", "p95", "p99", "max"),
@@ -41,7 +41,7 @@ def grid(by: str, costs: Sequence[Cost], count: int, caption: str = "") -> Grid:
     return table((by, *_COLUMNS), rows, caption, count=count)
 
 
-def losses_grid(by: str, losses: Sequence[Loss], count: int, *, is_finding: bool) -> Grid:
+def losses_grid(by: str, losses: Sequence[LostTime], count: int, *, is_finding: bool) -> Grid:
     """The table of time lost, of ``count`` rows in all."""
     columns = (by, "taps", "sessions", *(("findings",) if is_finding else ()), "lost s", "% of I/O time", "first")
     rows = (
@@ -59,7 +59,7 @@ def losses_grid(by: str, losses: Sequence[Loss], count: int, *, is_finding: bool
     return table(columns, rows, count=count)
 
 
-def write_csv(answer: Answer, stream: TextIO) -> None:
+def write_csv(answer: QueryResult, stream: TextIO) -> None:
     """A query's answer as CSV; nulls are empty, and no text controls a terminal."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(map(cells.printable, answer.columns))

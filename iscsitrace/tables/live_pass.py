@@ -66,7 +66,7 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class View:
+class PassView:
     """One view of the pass, at the end of an interval."""
 
     from_ns: int
@@ -117,11 +117,11 @@ class Live:
         except _core.CaptureError as error:
             raise CaptureUnreadable(str(error)) from error
 
-    def look(self) -> View:
+    def look(self) -> PassView:
         """The view of the interval that has ended."""
         return self._view(self._core.look())
 
-    def finish(self) -> View:
+    def finish(self) -> PassView:
         """The last view, at the end of the source."""
         return self._view(self._core.finish())
 
@@ -164,8 +164,8 @@ class Live:
         }
         return Trace(core_pass, options)
 
-    def _view(self, found: dict[str, Any]) -> View:
-        return View(
+    def _view(self, found: dict[str, Any]) -> PassView:
+        return PassView(
             from_ns=found["from_ns"],
             to_ns=found["to_ns"],
             trace=self._trace(found["pass"]),

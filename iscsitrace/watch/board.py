@@ -16,7 +16,7 @@ from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.measure.budget import PARTS, Budget
 from iscsitrace.watch.choice import Choice, sorted_lines
 from iscsitrace.watch.columns import COLUMNS, clock, count, latency, milliseconds, percentile, rate, size
-from iscsitrace.watch.figures import CAUSES, Line
+from iscsitrace.watch.figures import CAUSES, WatchLine
 from iscsitrace.watch.hangs import sentence
 from iscsitrace.watch.names import joined, session_names
 from iscsitrace.watch.watcher import Report
@@ -126,7 +126,7 @@ _QUIET_S = 3.0
 _HANGS_SHOWN = 3
 
 
-def _table(report: Report, table: list[Line], choice: Choice, width: int, room: int) -> list[Text]:
+def _table(report: Report, table: list[WatchLine], choice: Choice, width: int, room: int) -> list[Text]:
     columns = [column for column in COLUMNS if width >= column.least]
     own = sum(column.width + 1 for column in columns)
     name_width = max(width - own - 4, 8)
@@ -154,11 +154,11 @@ def _table(report: Report, table: list[Line], choice: Choice, width: int, room: 
     return lines
 
 
-def _ends(line: Line, names: Mapping[int, tuple[str, str]]) -> tuple[str, str]:
+def _ends(line: WatchLine, names: Mapping[int, tuple[str, str]]) -> tuple[str, str]:
     return names[line.number] if line.kind == "session" else (line.names["initiator"], line.names["target"])
 
 
-def _detail(report: Report, line: Line, width: int) -> list[Text]:
+def _detail(report: Report, line: WatchLine, width: int) -> list[Text]:
     budget = line.budget
     limiter = budget.limiter if budget else None
     head = Text()
@@ -189,7 +189,7 @@ def _detail(report: Report, line: Line, width: int) -> list[Text]:
     return lines
 
 
-def _findings(report: Report, chosen: Line | None, width: int) -> list[Text]:
+def _findings(report: Report, chosen: WatchLine | None, width: int) -> list[Text]:
     lines = []
     session = chosen.number if chosen and chosen.kind == "session" else chosen.names["session"] if chosen else None
     story = next((headline for sessions, headline in report.stories if session in sessions), None)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iscsitrace.watch.columns import tail
-from iscsitrace.watch.figures import Line
+from iscsitrace.watch.figures import WatchLine
 from iscsitrace.watch.watcher import Report
 
 SORTS: Final = ("number", "throughput", "IOPS", "p99", "queue depth", "idle", "retransmissions")
@@ -27,7 +27,7 @@ class Choice:
     quiet_s: float = 0.0
 
 
-def sorted_lines(report: Report, choice: Choice) -> list[Line]:
+def sorted_lines(report: Report, choice: Choice) -> list[WatchLine]:
     """The lines of the table, in the chosen order."""
     if choice.session is None:
         lines = report.sessions

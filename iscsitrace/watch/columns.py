@@ -11,7 +11,7 @@ from iscsitrace.wording.cells import percent
 
 
 @dataclass(frozen=True)
-class Column:
+class WatchColumn:
     """One column of the table of sessions or connections."""
 
     heading: str
@@ -73,17 +73,17 @@ def clock(time_ns: int) -> str:
 
 
 COLUMNS: Final = (
-    Column("MB/s R", 7, lambda line: rate(line.load.read_bytes_per_s)),
-    Column("MB/s W", 7, lambda line: rate(line.load.write_bytes_per_s)),
-    Column("IOPS", 7, lambda line: count(line.load.iops)),
-    Column("p50 ms", 7, lambda line: percentile(line.load.latency_ns, "p50")),
-    Column("p95", 7, lambda line: percentile(line.load.latency_ns, "p95"), 92),
-    Column("p99", 7, lambda line: percentile(line.load.latency_ns, "p99")),
-    Column("max", 7, lambda line: percentile(line.load.latency_ns, "max"), 100),
-    Column("QD", 4, lambda line: "-" if line.load.queue_depth_max is None else str(line.load.queue_depth_max)),
-    Column("idle%", 5, lambda line: percent(line.budget.idle_fraction if line.budget else None)),
-    Column("rtx", 4, lambda line: str(line.retransmitted) if line.transports else "-"),
-    Column("RTT ms", 7, lambda line: milliseconds(line.rtt_smoothed_ns), 108),
-    Column("owin", 6, lambda line: size(line.owin_peak_bytes), 115),
-    Column("I/O", 6, lambda line: size(line.load.block_sizes[0]["bytes"]) if line.load.block_sizes else "-", 122),
+    WatchColumn("MB/s R", 7, lambda line: rate(line.load.read_bytes_per_s)),
+    WatchColumn("MB/s W", 7, lambda line: rate(line.load.write_bytes_per_s)),
+    WatchColumn("IOPS", 7, lambda line: count(line.load.iops)),
+    WatchColumn("p50 ms", 7, lambda line: percentile(line.load.latency_ns, "p50")),
+    WatchColumn("p95", 7, lambda line: percentile(line.load.latency_ns, "p95"), 92),
+    WatchColumn("p99", 7, lambda line: percentile(line.load.latency_ns, "p99")),
+    WatchColumn("max", 7, lambda line: percentile(line.load.latency_ns, "max"), 100),
+    WatchColumn("QD", 4, lambda line: "-" if line.load.queue_depth_max is None else str(line.load.queue_depth_max)),
+    WatchColumn("idle%", 5, lambda line: percent(line.budget.idle_fraction if line.budget else None)),
+    WatchColumn("rtx", 4, lambda line: str(line.retransmitted) if line.transports else "-"),
+    WatchColumn("RTT ms", 7, lambda line: milliseconds(line.rtt_smoothed_ns), 108),
+    WatchColumn("owin", 6, lambda line: size(line.owin_peak_bytes), 115),
+    WatchColumn("I/O", 6, lambda line: size(line.load.block_sizes[0]["bytes"]) if line.load.block_sizes else "-", 122),
 )

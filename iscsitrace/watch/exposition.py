@@ -14,13 +14,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from iscsitrace import __version__
-from iscsitrace.watch.meters import LATENCY_BOUNDS_NS, Gauges, Latencies, Meters, Path
+from iscsitrace.watch.meters import LATENCY_BOUNDS_NS, Gauges, Latencies, Meters, PathLabels
 from iscsitrace.watch.server import MetricsServer
 from iscsitrace.watch.watcher import Report, Watcher
 from iscsitrace.watch.web_config import OPEN, Access
 
 _PREFIX: Final = "iscsitrace_"
-_PATH: Final = Path._fields
+_PATH: Final = PathLabels._fields
 _UNIT: Final = (*_PATH, "lun")
 _BOUNDS: Final = (*(str(bound_ns / 1e9) for bound_ns in LATENCY_BOUNDS_NS), "+Inf")
 

@@ -28,7 +28,7 @@ CAUSES = ("fast_retransmit", "timeout", "tail_probe", "unknown_retransmit")
 
 
 @dataclass(frozen=True)
-class Load:
+class IntervalLoad:
     """The commands of an interval; a command counts in the interval in which its last packet was read."""
 
     task_count: int
@@ -97,12 +97,12 @@ class Transport:
 
 
 @dataclass(frozen=True)
-class Line:
+class WatchLine:
     """One session or connection in one interval."""
 
     kind: str
     number: int
-    load: Load
+    load: IntervalLoad
     budget: Budget | None
     open_task_count: int
     total_latency_ns: dict[str, int | None] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Line:
 
 
 NOTHING: Final = np.zeros(0, dtype=np.int64)
-NO_LOAD: Final = Load(0, 0, 0, 0, NO_VALUES, None, None, [])
+NO_LOAD: Final = IntervalLoad(0, 0, 0, 0, NO_VALUES, None, None, [])
 
 
 def loads_of(
@@ -175,7 +175,7 @@ def loads_of(
     groups: NDArray[Any],
     length_ns: int,
     in_flight: Mapping[int, NDArray[Any]] | None = None,
-) -> dict[int, Load]:
+) -> dict[int, IntervalLoad]:
     """The loads of an interval of this length, by group; ``in_flight`` are times for which commands have hung.
 
     A group has a load if commands of it ended, or one hangs.
@@ -194,7 +194,7 @@ def loads_of(
     columns = zip(numbers.tolist(), counts, sums(read), sums(written), sums(depths), most.tolist(), strict=True)
     latencies, sizes = _latencies(waited, place, count), _sizes(cycles, place, count)
     found = {
-        number: Load(
+        number: IntervalLoad(
             task_count=task_count,
             read_bytes=read_bytes,
             write_bytes=write_bytes,
@@ -247,19 +247,19 @@ def _sizes(cycles: Table, place: NDArray[Any], count: int) -> list[list[dict[str
     return found
 
 
-def busiest(lines: Sequence[Line]) -> list[Line]:
+def busiest(lines: Sequence[WatchLine]) -> list[WatchLine]:
     """At most SHOWN_MAX of them, in their order: those that hang, those with the most commands, the newest."""
     if len(lines) <= SHOWN_MAX:
         return list(lines)
     return sorted(heapq.nlargest(SHOWN_MAX, lines, key=_importance), key=lambda line: line.number)
 
 
-def _importance(line: Line) -> tuple[int, int, int, int]:
+def _importance(line: WatchLine) -> tuple[int, int, int, int]:
     hang_ns = line.hang.no_progress_ns if line.hang.is_shown else 0
     return hang_ns, line.load.task_count, line.open_task_count, line.number
 
 
-def load_of(cycles: Table, waited: Waits, length_ns: int, in_flight: NDArray[Any] = NOTHING) -> Load:
+def load_of(cycles: Table, waited: Waits, length_ns: int, in_flight: NDArray[Any] = NOTHING) -> IntervalLoad:
     """The load of all commands of an interval."""
     hung = {0: in_flight} if len(in_flight) else {}
     found = loads_of(cycles, waited, np.zeros(len(cycles), dtype=np.int64), length_ns, hung)

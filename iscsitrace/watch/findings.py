@@ -55,7 +55,7 @@ def current(recent: Trace, now_ns: int) -> Callable[[str], Table]:
 
 
 @dataclass(frozen=True)
-class Found:
+class SessionFinding:
     """A finding of a session."""
 
     session: int
@@ -73,11 +73,11 @@ class Found:
         return {name: value for name, value in vars(self).items() if name != "cost"}
 
 
-class Findings:
+class CurrentFindings:
     """The current findings."""
 
     def __init__(self, every_ns: int = EVERY_NS) -> None:
-        self.current: tuple[Found, ...] = ()
+        self.current: tuple[SessionFinding, ...] = ()
         self.headline: Headline | None = None
         self.stories: tuple[tuple[tuple[int, ...], Headline], ...] = ()
         """The sessions of each story, and its headline."""
@@ -113,7 +113,7 @@ class Findings:
         self.left_out = len(diagnosis.sessions) - len(shown)
         since = {(found.session, found.name): found.since_ns for found in self.current}
         self.current = tuple(
-            Found(
+            SessionFinding(
                 number,
                 finding.name,
                 finding.severity,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from iscsitrace.watch.columns import clock, count, latency, milliseconds, rate, size
-from iscsitrace.watch.figures import Line
+from iscsitrace.watch.figures import WatchLine
 from iscsitrace.watch.hangs import sentence
 from iscsitrace.watch.names import joined, session_names
 from iscsitrace.watch.watcher import Report
@@ -45,7 +45,7 @@ def lines_of(report: Report) -> list[str]:
     return lines
 
 
-def _session(line: Line, interval_ns: int) -> str:
+def _session(line: WatchLine, interval_ns: int) -> str:
     budget, load = line.budget, line.load
     idle = (
         f", idle {percent(budget.idle_fraction)} % of {wording.time(budget.jobs_ns)} busy"

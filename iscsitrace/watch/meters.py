@@ -19,7 +19,7 @@ from iscsitrace.measure.waits import Waits
 from iscsitrace.tables.live_pass import SECOND_NS
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
-from iscsitrace.watch.figures import CAUSES, Line
+from iscsitrace.watch.figures import CAUSES, WatchLine
 from iscsitrace.wording import scsi_names
 from iscsitrace.wording.cells import printable
 
@@ -41,7 +41,7 @@ _OF_PATH: Final = 32
 _OF_OPERATION: Final = len(LATENCY_BOUNDS_NS) + 3
 
 
-class Path(NamedTuple):
+class PathLabels(NamedTuple):
     """Its names are labels."""
 
     initiator: str
@@ -52,7 +52,7 @@ class Path(NamedTuple):
     """Address and port."""
 
 
-OTHER: Final = Path("other", "other", "other")
+OTHER: Final = PathLabels("other", "other", "other")
 
 
 @dataclass
@@ -124,8 +124,8 @@ class Meters:
     """The counts of all paths."""
 
     def __init__(self, series_max: int = SERIES_MAX) -> None:
-        self.paths: dict[Path, Counts] = {}
-        self.of_session: dict[int, Path] = {}
+        self.paths: dict[PathLabels, Counts] = {}
+        self.of_session: dict[int, PathLabels] = {}
         """The path of each session shown, that of its first connection."""
         self._series = 0
         self._series_max = series_max
@@ -135,7 +135,7 @@ class Meters:
         """Where each connection of the last interval counted."""
 
     def add(
-        self, sessions: Sequence[Line], connections: Sequence[Line], cycles: Table, waited: Waits, to_ns: int
+        self, sessions: Sequence[WatchLine], connections: Sequence[WatchLine], cycles: Table, waited: Waits, to_ns: int
     ) -> None:
         """Adds an interval that ended at ``to_ns``: its lines, and the commands that left."""
         self._series = sum(counts.series for counts in self.paths.values())
@@ -168,7 +168,7 @@ class Meters:
             if counts.open_ns is not None and to_ns - counts.open_ns > STAYS_NS:
                 del self.paths[path]
 
-    def _places(self, sessions: dict[int, Line], connections: Sequence[Line]) -> dict[int, _Place]:
+    def _places(self, sessions: dict[int, WatchLine], connections: Sequence[WatchLine]) -> dict[int, _Place]:
         """Where each connection counts."""
         found = {}
         for line in connections:
@@ -178,7 +178,7 @@ class Meters:
             found[line.number] = _Place(line, session, named, self._kept(named))
         return found
 
-    def _kept(self, path: Path) -> Path:
+    def _kept(self, path: PathLabels) -> PathLabels:
         """The path, or OTHER where there is no room for it."""
         if path not in self.paths:
             if self._series + _OF_PATH > self._series_max:
@@ -188,7 +188,7 @@ class Meters:
                 self._series += _OF_PATH
         return path
 
-    def _count_commands(self, of_connection: dict[int, Path], cycles: Table, waited: Waits) -> None:
+    def _count_commands(self, of_connection: dict[int, PathLabels], cycles: Table, waited: Waits) -> None:
         if not len(cycles):
             return
         read, written = throughput.payload(cycles)
@@ -222,7 +222,7 @@ class Meters:
             if len(latencies):
                 unit.latencies.setdefault(operation, Latencies()).add(latencies)
 
-    def _unit(self, path: Path, lun: str, operation: str, status: str) -> Unit:
+    def _unit(self, path: PathLabels, lun: str, operation: str, status: str) -> Unit:
         """The unit that counts such commands; that of OTHER where they would be series too many."""
         unit = self.paths[path].units.get(lun)
         if unit is None or (operation, status) not in unit.commands:
@@ -232,7 +232,7 @@ class Meters:
             self._series += cost
         return self.paths[path].units.setdefault(lun, Unit())
 
-    def _add_session(self, counts: Counts, line: Line, *, is_shown: bool) -> None:
+    def _add_session(self, counts: Counts, line: WatchLine, *, is_shown: bool) -> None:
         if is_shown:
             counts.now.session_count += line.is_open
             counts.now.no_progress_ns = max(counts.now.no_progress_ns, line.hang.no_progress_ns)
@@ -243,7 +243,7 @@ class Meters:
         goes_on = line.number in self._out and bool(line.budget and line.budget.whole_ns.get("outage"))
         (self._out.add if is_out or goes_on else self._out.discard)(line.number)
 
-    def labelled(self) -> Iterator[tuple[Path, Counts]]:
+    def labelled(self) -> Iterator[tuple[PathLabels, Counts]]:
         """All paths, by name."""
         yield from sorted(self.paths.items())
 
@@ -252,10 +252,10 @@ class Meters:
 class _Place:
     """Where a connection counts: with these lines of it and of its session."""
 
-    line: Line
-    session: Line | None
-    named: Path
-    path: Path
+    line: WatchLine
+    session: WatchLine | None
+    named: PathLabels
+    path: PathLabels
     """The same, or OTHER where there was no room for it."""
 
     def is_that_of(self, other: _Place | None) -> bool:
@@ -265,14 +265,14 @@ class _Place:
         )
 
 
-def _count(counts: Counts, line: Line) -> None:
+def _count(counts: Counts, line: WatchLine) -> None:
     if line.budget:
         counts.parts_ns.update(line.budget.parts_ns)
     for transport in line.transports.values():
         counts.retransmissions.update({cause: transport.retransmissions[cause] for cause in CAUSES})
 
 
-def _show(now: Gauges, line: Line) -> None:
+def _show(now: Gauges, line: WatchLine) -> None:
     now.connection_count += line.is_open
     now.in_flight += line.open_task_count
     now.oldest_ns = max(now.oldest_ns, line.hang.oldest_ns)
@@ -285,9 +285,9 @@ def _show(now: Gauges, line: Line) -> None:
         now.owin_peak_bytes = (now.owin_peak_bytes or 0) + line.owin_peak_bytes
 
 
-def _path(line: Line, own: Mapping[str, Any]) -> Path:
+def _path(line: WatchLine, own: Mapping[str, Any]) -> PathLabels:
     address = str(line.names["initiator"]).rpartition(":")[0].strip("[]")
-    return Path(
+    return PathLabels(
         printable(own.get("initiator_name") or address), printable(own.get("target_name") or ""), line.names["target"]
     )
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from iscsitrace.watch.figures import Line
+from iscsitrace.watch.figures import WatchLine
 from iscsitrace.wording.cells import printable
 
 NOT_CAPTURED: Final = "login not captured"
@@ -14,7 +14,7 @@ _ARROW: Final = " > "
 _UNKNOWN: Final = (NOT_CAPTURED, NOT_CAPTURED)
 
 
-def session_names(sessions: Sequence[Line], connections: Sequence[Line]) -> dict[int, tuple[str, str]]:
+def session_names(sessions: Sequence[WatchLine], connections: Sequence[WatchLine]) -> dict[int, tuple[str, str]]:
     """Initiator and target of each session, the initiator empty where the target alone tells it apart.
 
     Sessions with the same two names, as several paths have, are told apart by the addresses of their connections.
@@ -58,6 +58,6 @@ def _short(text: str, width: int | None) -> str:
     return text if width is None or len(text) <= width else "…" + text[len(text) + 1 - width :]
 
 
-def _ends(line: Line, addresses: tuple[str, str]) -> tuple[str, str]:
+def _ends(line: WatchLine, addresses: tuple[str, str]) -> tuple[str, str]:
     """Their names, or addresses where a name is unknown."""
     return line.names["initiator_name"] or addresses[0], line.names["target_name"] or addresses[1]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.measure.budget import Budgets
 from iscsitrace.measure.busy import BUSY
-from iscsitrace.tables.live_pass import View
+from iscsitrace.tables.live_pass import PassView
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import places_of
 from iscsitrace.tables.table import Table
@@ -46,7 +46,7 @@ class Quiet:
     def __init__(self) -> None:
         self._last: _Interval | None = None
 
-    def update(self, view: View, budgets: Budgets, kind: Hashable) -> frozenset[int]:
+    def update(self, view: PassView, budgets: Budgets, kind: Hashable) -> frozenset[int]:
         """Those of this interval; ``budgets`` are of its connections. None are where its ``kind`` is a new one."""
         last, now = self._last, _interval(view, budgets, kind)
         self._last = now
@@ -70,7 +70,7 @@ def is_closed(connections: Table) -> Array:
     return found
 
 
-def _interval(view: View, budgets: Budgets, kind: Hashable) -> _Interval:
+def _interval(view: PassView, budgets: Budgets, kind: Hashable) -> _Interval:
     connections = view.trace.connections
     order = np.argsort(connections.raw("connection"), kind="stable")
     numbers = connections.raw("connection")[order].astype(np.int64)

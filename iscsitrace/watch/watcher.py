@@ -16,13 +16,23 @@ from iscsitrace.measure import budget, waits
 from iscsitrace.measure import capture_health as health
 from iscsitrace.measure.waits import Waits
 from iscsitrace.relate.replacements import over
-from iscsitrace.tables.live_pass import Live, Pace, View
+from iscsitrace.tables.live_pass import Live, Pace, PassView
 from iscsitrace.tables.memory import Trimmer
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.watch.distribution import Distribution
-from iscsitrace.watch.figures import NO_LOAD, NOTHING, Line, Load, Transport, busiest, load_of, loads_of, transports_of
-from iscsitrace.watch.findings import Findings, Found
+from iscsitrace.watch.figures import (
+    NO_LOAD,
+    NOTHING,
+    IntervalLoad,
+    Transport,
+    WatchLine,
+    busiest,
+    load_of,
+    loads_of,
+    transports_of,
+)
+from iscsitrace.watch.findings import CurrentFindings, SessionFinding
 from iscsitrace.watch.hangs import NO_HANG, Hang, hang_of
 from iscsitrace.watch.meters import Meters
 from iscsitrace.watch.quiet import Quiet, is_closed
@@ -41,11 +51,11 @@ class Report:
     packet_count: int
     """Since the start."""
     new_packets: int
-    whole: Load
+    whole: IntervalLoad
     whole_total_latency_ns: dict[str, int | None]
-    sessions: list[Line]
-    connections: list[Line]
-    findings: tuple[Found, ...]
+    sessions: list[WatchLine]
+    connections: list[WatchLine]
+    findings: tuple[SessionFinding, ...]
     headline: Headline | None
     """Of the last diagnosis: what broke, else what limits the busiest session."""
     stories: tuple[tuple[tuple[int, ...], Headline], ...]
@@ -61,12 +71,12 @@ class Report:
     """Sessions of the last diagnosis that are not in findings and stories, because others are worse."""
 
     @cached_property
-    def present(self) -> tuple[list[Line], list[Line]]:
+    def present(self) -> tuple[list[WatchLine], list[WatchLine]]:
         """The sessions and connections that are open, or had packets or commands in the interval."""
         return _present(self.sessions), _present(self.connections)
 
     @cached_property
-    def listed(self) -> tuple[list[Line], list[Line]]:
+    def listed(self) -> tuple[list[WatchLine], list[WatchLine]]:
         """Those of `present` that text and JSON have: where there are many, the busiest."""
         sessions, connections = self.present
         return busiest(sessions), busiest(connections)
@@ -116,22 +126,22 @@ class Watcher:
         self.live = live
         self.meters = Meters()
         self.totals = Totals()
-        self.findings = Findings()
+        self.findings = CurrentFindings()
         self.last: Report | None = None
         self._has_findings = has_findings
         self._latencies: dict[int | None, Distribution] = defaultdict(_for_display)
         self._of_connections: dict[int, Distribution] = defaultdict(_for_display)
         self._quiet = Quiet()
-        self._lines: dict[int, Line] = {}
+        self._lines: dict[int, WatchLine] = {}
         """The connections of the last interval."""
-        self._of_sessions: dict[int, Line] = {}
+        self._of_sessions: dict[int, WatchLine] = {}
         """The sessions of the last interval."""
         self._counts: dict[tuple[int, bool], dict[str, int]] = {}
         self._counters: dict[str, int] = {}
         self._packet_count = 0
         self._forgotten_inputs = 0
         self._forgotten_drops: int | None = None
-        self._final: View | None = None
+        self._final: PassView | None = None
         self._trimmer = Trimmer()
 
     def step(self, patience_s: float = PATIENCE_S) -> Report | None:
@@ -186,7 +196,7 @@ class Watcher:
             "ended_because": self.live.change,
         }
 
-    def _report(self, view: View, *, is_last: bool) -> Report:
+    def _report(self, view: PassView, *, is_last: bool) -> Report:
         trace = view.trace
         cycles, waited = trace.cycles, waits.of_trace(trace.table)
         self.totals.add(cycles, waited, view.settled_ns)
@@ -249,7 +259,7 @@ class Watcher:
 
     def _connections(
         self,
-        view: View,
+        view: PassView,
         now: Mapping[int, Mapping[str, Any]],
         waited: Waits,
         transports: dict[int, Transport],
@@ -257,7 +267,7 @@ class Watcher:
         budgets: budget.Budgets,
         quiet: Set[int],
         past: Set[int],
-    ) -> list[Line]:
+    ) -> list[WatchLine]:
         trace, length_ns = view.trace, view.to_ns - view.from_ns
         nothing = replace(NO_LOAD, length_ns=length_ns)
         old = {number: _old([hang]) for number, hang in hangs.items() if hang.old_ns}
@@ -282,7 +292,7 @@ class Watcher:
             if number in latencies:
                 _add(latency, latencies[number])
             transport = transports.get(number)
-            lines[number] = Line(
+            lines[number] = WatchLine(
                 "connection",
                 number,
                 loads.get(number, nothing),
@@ -304,16 +314,16 @@ class Watcher:
 
     def _sessions(
         self,
-        view: View,
+        view: PassView,
         now: Mapping[int, Mapping[str, Any]],
         waited: Waits,
-        connections: list[Line],
+        connections: list[WatchLine],
         quiet: Set[int],
-    ) -> list[Line]:
+    ) -> list[WatchLine]:
         trace, length_ns = view.trace, view.to_ns - view.from_ns
         budgets = budget.of_sessions(trace.budget)
         nothing = replace(NO_LOAD, length_ns=length_ns)
-        of_session: dict[int | None, list[Line]] = defaultdict(list)
+        of_session: dict[int | None, list[WatchLine]] = defaultdict(list)
         for line in connections:
             of_session[line.names["session"]].append(line)
         old = {
@@ -342,7 +352,7 @@ class Watcher:
             latency = self._latencies[number]
             if number in latencies:
                 _add(latency, latencies[number])
-            lines[number] = Line(
+            lines[number] = WatchLine(
                 "session",
                 number,
                 loads.get(number, nothing),
@@ -366,11 +376,11 @@ class Watcher:
         return entries
 
 
-def _present(lines: list[Line]) -> list[Line]:
+def _present(lines: list[WatchLine]) -> list[WatchLine]:
     return [line for line in lines if not line.is_past]
 
 
-def _is_quiet(session: Line, connections: list[Line], quiet: Set[int]) -> bool:
+def _is_quiet(session: WatchLine, connections: list[WatchLine], quiet: Set[int]) -> bool:
     """Whether it has the connections of the last interval, and nothing happened to them."""
     numbers = tuple(line.number for line in connections)
     return session.connections == numbers and quiet >= set(numbers)
@@ -393,7 +403,7 @@ def _parts(waited: Waits, groups: NDArray[Any]) -> dict[int, Waits]:
     return {number: waited.select(rows) for number, rows in grouped(groups).items()}
 
 
-def _now(view: View, past: Set[int]) -> Mapping[int, Mapping[str, Any]]:
+def _now(view: PassView, past: Set[int]) -> Mapping[int, Mapping[str, Any]]:
     """The rows of ``View.now`` by connection. No command is in flight where both sides closed the
     connection or one reset it, nor in a session that is past; the session may wait for the next one.
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.fleet import history
-from iscsitrace.fleet.history import History
+from iscsitrace.fleet.history import TapHistory
 from tests.support import rings
 from tests.support.capture_file import write_pcapng
 from tests.support.transport import Packet
@@ -77,4 +77,4 @@ def test_a_file_before_those_that_were_read_is_late(tmp_path: Path, names: tuple
     assert outcome.statuses == {history.READ: 1}
     read = [packet for place in (0, 3 - late, 3) for packet in pieces()[place]]
     rings.assert_equal(tmp_path / "data", "a", rings.whole(tmp_path / "one", read))
-    assert History(tmp_path / "data", "a").entries[names[late]].status == history.LATE
+    assert TapHistory(tmp_path / "data", "a").entries[names[late]].status == history.LATE

@@ -9,7 +9,7 @@ import pytest
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import places
 from iscsitrace.fleet.captures import Capture, Tap, taps_of
-from iscsitrace.fleet.plan import Place, plan
+from iscsitrace.fleet.plan import Destination, plan
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support import rings
 
@@ -31,7 +31,7 @@ def test_captures_are_in_order_of_their_first_packets_whatever_their_names(tmp_p
     names = ["eth0_00007_20231029025959.pcapng", "eth0_00001_20231029020001.pcapng", "eth0_00002_20231029020002.pcapng"]
     for path, name in zip(files, names, strict=True):
         path.rename(path.with_name(name))
-    (work,) = plan(Place(tmp_path / "data", "x", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))).works
+    (work,) = plan(Destination(tmp_path / "data", "x", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))).works
     assert [each.name for each in work.captures] == names
     assert Capture("a_9.pcap", "", 0, 5).order < Capture("a_10.pcap", "", 0, 5).order
 
@@ -41,7 +41,7 @@ def test_files_whose_packets_are_out_of_order_are_in_the_order_of_their_numbers(
     packets = rings.traffic(9)
     swapped = [*packets[:100], packets[101], packets[100], *packets[102:]]
     files = rings.cut(tmp_path / "ring", swapped, [50, 100, 101])
-    (work,) = plan(Place(tmp_path / "data", "x", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))).works
+    (work,) = plan(Destination(tmp_path / "data", "x", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))).works
     assert work.captures[2].order > work.captures[3].order
     assert [each.name for each in work.captures] == [path.name for path in files]
 
@@ -58,7 +58,7 @@ def test_the_rings_of_what_is_named_are_taps(tmp_path: Path) -> None:
     assert taps_of([str(one)]) == [Tap("host1", (str(one),))]
     found = {tap.name: tap for tap in taps_of([str(two)])}
     assert sorted(found) == ["eth-1-", "eth0", "x"]
-    plans = {name: plan(Place(tmp_path / "d", "r", DEFAULT_TABLES, "1"), tap) for name, tap in found.items()}
+    plans = {name: plan(Destination(tmp_path / "d", "r", DEFAULT_TABLES, "1"), tap) for name, tap in found.items()}
     listed = {name: sorted(each.name for work in of.works for each in work.captures) for name, of in plans.items()}
     assert listed == {
         "eth0": ["eth0_00001_20231029025959.pcapng"],

@@ -19,9 +19,9 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import history
 from iscsitrace.fleet.captures import Tap
 from iscsitrace.fleet.local_pool import LocalPool
-from iscsitrace.fleet.plan import Place, Work
+from iscsitrace.fleet.plan import Destination, Work
 from iscsitrace.fleet.run import Watch, run
-from iscsitrace.fleet.task import Outcome, execute
+from iscsitrace.fleet.task import TaskOutcome, execute
 from tests.support import rings
 from tests.support.transport import Packet
 
@@ -31,7 +31,7 @@ SMALL = 1 << 16
 POISON = "eth0_00004_20231114235959.pcapng"
 
 
-def poisoned(place: Place, tap: str, generation: int, work: Work) -> Outcome:
+def poisoned(place: Destination, tap: str, generation: int, work: Work) -> TaskOutcome:
     """A task that ends its worker when it reads one of the captures, as one does that is out of memory."""
     if any(each.name == POISON and not each.status for each in work.captures):
         os._exit(1)

@@ -97,7 +97,7 @@ def test_the_dataset_of_captures_over_sftp_is_that_of_one_pass(tmp_path: Path, s
     code, _, err = server.fleet_run(source, "-o", data)
     assert (code, err) == (0, "")
     rings.assert_equal(data, "a", rings.whole(tmp_path, packets))
-    entries = history.History(data, "a").entries
+    entries = history.TapHistory(data, "a").entries
     assert [entry.status for entry in entries.values()] == [history.READ] * 6
     assert all(entry.path.startswith(f"sftp://127.0.0.1:{server.port}/") for entry in entries.values())
 

@@ -18,8 +18,8 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import history, task
 from iscsitrace.fleet import plan as plan_module
 from iscsitrace.fleet.captures import Capture, Tap
-from iscsitrace.fleet.history import History
-from iscsitrace.fleet.plan import Place, plan
+from iscsitrace.fleet.history import TapHistory
+from iscsitrace.fleet.plan import Destination, plan
 from iscsitrace.fleet.store import Manifest, Superseded, TapStore
 from iscsitrace.fleet.task import execute
 from iscsitrace.tables.schema import DEFAULT_TABLES
@@ -44,7 +44,7 @@ def test_a_ring_cut_anywhere_has_the_rows_of_one_pass(
     rings.assert_equal(tmp_path / "data", "a", trace)
     days = {path.name for path in (tmp_path / "data" / "cycles" / "tap=a").iterdir()}
     assert days == {"day=2023-11-14", "day=2023-11-15"}
-    entries = sorted(History(tmp_path / "data", "a").entries.values(), key=lambda each: each.first_frame or 0)
+    entries = sorted(TapHistory(tmp_path / "data", "a").entries.values(), key=lambda each: each.first_frame or 0)
     assert [each.capture for each in entries] == [path.name for path in files]
     assert sum(each.frame_count for each in entries) == len(packets)
 
@@ -69,7 +69,7 @@ def test_a_row_is_on_its_day_and_names_the_capture_of_its_first_frame(tmp_path: 
 @pytest.mark.parametrize(("suffix", "count"), [("", 2), (".gz", 16), (".ZST", 16)])
 def test_compressed_captures_are_tasks_by_what_they_hold(suffix: str, count: int) -> None:
     captures = [Capture(f"eth0_{number:05}.pcap{suffix}", "", 100, 0) for number in range(16)]
-    works = plan_module._works(Place(Path(), "run", (), "1", 800), captures, None, rewinds=False)
+    works = plan_module._works(Destination(Path(), "run", (), "1", 800), captures, None, rewinds=False)
     assert [len(work.captures) for work in works] == [16 // count] * count
 
 
@@ -136,7 +136,7 @@ def test_files_that_cannot_be_read_are_named_and_the_others_are_read(tmp_path: P
     ring = tmp_path / "ring"
     (ring / "eth0_00009_20231115000001.pcapng").write_bytes(b"")
     (ring / "eth0_00008_20231115000001.pcapng").write_bytes(b"no capture at all, but some text of a certain length")
-    place, tap = Place(tmp_path / "data", "first", DEFAULT_TABLES, "1"), Tap("a", (str(ring),))
+    place, tap = Destination(tmp_path / "data", "first", DEFAULT_TABLES, "1"), Tap("a", (str(ring),))
     TapStore(place.dataset, "a").begin("first")
     (work,) = plan(place, tap).works
     gone = replace(work.captures[0], name="gone.pcapng", path=str(ring / "gone.pcapng"))
@@ -155,7 +155,7 @@ def test_files_that_cannot_be_read_are_named_and_the_others_are_read(tmp_path: P
 def test_a_task_that_runs_twice_commits_once_and_an_old_run_not_at_all(tmp_path: Path) -> None:
     packets = rings.traffic(7)
     rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, 4, 7))
-    place, tap = Place(tmp_path / "data", "first", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))
+    place, tap = Destination(tmp_path / "data", "first", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))
     TapStore(place.dataset, "a").begin("first")
     (work,) = plan(place, tap).works
     outcome = execute(place, "a", 1, work)
@@ -174,7 +174,7 @@ def test_a_worker_that_was_given_up_and_still_writes_harms_nothing(
     """A second worker begins and ends the task while the first one is about to commit."""
     packets = rings.traffic(7)
     rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, 4, 7))
-    place, tap = Place(tmp_path / "data", "first", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))
+    place, tap = Destination(tmp_path / "data", "first", DEFAULT_TABLES, "1"), Tap("a", (str(tmp_path / "ring"),))
     TapStore(place.dataset, "a").begin("first")
     (work,) = plan(place, tap).works
     commit, others = TapStore.commit, []
@@ -274,7 +274,7 @@ def test_a_remote_file_that_fails_on_the_way_is_read_again(tmp_path: Path, monke
             stream = BufferedReader(Failing(content))
         return stream
 
-    place = Place(tmp_path / "data", "first", DEFAULT_TABLES, "1")
+    place = Destination(tmp_path / "data", "first", DEFAULT_TABLES, "1")
     TapStore(place.dataset, "a").begin("first")
     (work,) = plan(place, Tap("a", (source,))).works
     monkeypatch.setattr(type(memory), "_open", opened)

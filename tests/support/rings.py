@@ -12,9 +12,9 @@ from pyarrow import parquet
 
 import iscsitrace
 from iscsitrace.fleet.captures import Tap
-from iscsitrace.fleet.plan import Place, plan
+from iscsitrace.fleet.plan import Destination, plan
 from iscsitrace.fleet.store import TapStore
-from iscsitrace.fleet.task import Outcome, execute
+from iscsitrace.fleet.task import TaskOutcome, execute
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
@@ -99,9 +99,9 @@ def assert_equal(dataset: Path, tap: str, trace: iscsitrace.Trace) -> None:
 
 def read_ring(
     dataset: Path, source: Path, run: str = "first", *, tap: str = "a", tables: tuple[str, ...] = DEFAULT_TABLES
-) -> list[Outcome]:
+) -> list[TaskOutcome]:
     """The tasks that a tap has now, one after another in this process."""
-    place = Place(dataset, run, tables, "1")
+    place = Destination(dataset, run, tables, "1")
     store = TapStore(dataset, tap)
     store.begin(run)
     manifest = store.manifest()

@@ -12,8 +12,8 @@ from iscsitrace.measure.budget import PARTS, Budget
 from iscsitrace.tables.live_pass import SECOND_NS, Pace
 from iscsitrace.watch.board import BAD, bar, legend, render
 from iscsitrace.watch.choice import Choice, sorted_lines
-from iscsitrace.watch.figures import NO_LOAD, Line, Transport
-from iscsitrace.watch.findings import Found
+from iscsitrace.watch.figures import NO_LOAD, Transport, WatchLine
+from iscsitrace.watch.findings import SessionFinding
 from iscsitrace.watch.hangs import Hang
 from iscsitrace.watch.lines import lines_of
 from iscsitrace.watch.watcher import Report
@@ -23,12 +23,14 @@ NO_LATENCY = {"n": 0, "p50": None, "p95": None, "p99": None, "max": None}
 PROMPT = Pace(0, 0, is_reduced=False, is_leaving_out=False, left_out_packets=0)
 
 
-def session(number: int, **columns: Any) -> Line:
+def session(number: int, **columns: Any) -> WatchLine:
     names = {"session_type": "normal", "initiator_name": "host", "target_name": f"disk{number}"}
-    return Line("session", number, **{"load": NO_LOAD, "budget": None, "open_task_count": 0, "names": names} | columns)
+    return WatchLine(
+        "session", number, **{"load": NO_LOAD, "budget": None, "open_task_count": 0, "names": names} | columns
+    )
 
 
-def report(*sessions: Line, **columns: Any) -> Report:
+def report(*sessions: WatchLine, **columns: Any) -> Report:
     known: dict[str, Any] = {
         "from_ns": 0, "to_ns": SECOND_NS, "packet_count": 9, "new_packets": 9, "whole": NO_LOAD,
         "whole_total_latency_ns": NO_LATENCY, "sessions": list(sessions), "connections": [], "findings": (),
@@ -91,13 +93,13 @@ def test_the_maximum_stands_for_a_p99_of_too_few_commands() -> None:
 
 
 def test_sessions_to_the_same_target_are_told_apart() -> None:
-    def named(number: int, initiator: str | None, target: str | None) -> Line:
+    def named(number: int, initiator: str | None, target: str | None) -> WatchLine:
         names = {"session_type": "normal", "initiator_name": initiator, "target_name": target}
         return session(number, names=names, connections=(number,))
 
-    def connection(number: int) -> Line:
+    def connection(number: int) -> WatchLine:
         names = {"session": number, "initiator": f"10.0.0.{number}:99", "target": "10.0.1.1:3260"}
-        return Line("connection", number, NO_LOAD, None, 0, names=names)
+        return WatchLine("connection", number, NO_LOAD, None, 0, names=names)
 
     one_target = [named(0, "iqn.2026-01.a:host-0", "disk"), named(1, "iqn.2026-01.a:host-1", "disk")]
     paths = [named(2, "host-2", "lun"), named(3, "host-2", "lun")]
@@ -264,7 +266,7 @@ def test_counters_that_are_worse_than_info() -> None:
 
 def test_findings_stand_below_the_headline_and_that_of_the_selected_sessions_story() -> None:
     first, second = Headline("first", name="io_outage", severity="error"), Headline("second")
-    found = Found(1, "small_blocks", "warning", 0.4, "40 %", "text", int(str(SECOND_NS)))
+    found = SessionFinding(1, "small_blocks", "warning", 0.4, "40 %", "text", int(str(SECOND_NS)))
     old = replace(found, name="old", share=None, cost="", since_ns=SECOND_NS - 1)
     both = report(
         session(0), session(1), findings=(found, old), headline=first, stories=(((0,), first), ((1, 2), second))
@@ -371,7 +373,7 @@ def test_round_trips_windows_and_retransmissions_of_two_connections() -> None:
 def test_what_is_unknown_is_sorted_as_nothing(sort: str) -> None:
     """Behind one nanosecond or one command, and level with none: then the numbers decide."""
 
-    def line(number: int, amount: int | None) -> Line:
+    def line(number: int, amount: int | None) -> WatchLine:
         parts = budget() if amount is None else budget(transfer=1, propagation=amount)
         load = replace(NO_LOAD, latency_ns=NO_LATENCY | {"p99": amount}, queue_depth_max=amount)
         return session(number, load=load, budget=parts)

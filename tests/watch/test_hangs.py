@@ -14,7 +14,7 @@ import pytest
 
 from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
 from iscsitrace.watch.exposition import Exposition
-from iscsitrace.watch.findings import Findings
+from iscsitrace.watch.findings import CurrentFindings
 from iscsitrace.watch.hangs import Hang, hang_of
 from iscsitrace.watch.watcher import Report, Watcher
 from tests.support.hangs import cut_in_a_read
@@ -96,7 +96,7 @@ def test_a_hang_is_shown_while_it_lasts_also_if_longer_than_the_recent_past(sile
     settings = Settings(interval_ns=SECOND_NS // 4, settle_ns=0, keep_ns=SECOND_NS, clock_after_ns=SECOND_NS // 4)
     live = Live(silent, settings)
     watcher = Watcher(live)
-    watcher.findings = Findings(every_ns=SECOND_NS // 2)
+    watcher.findings = CurrentFindings(every_ns=SECOND_NS // 2)
     exposition = Exposition()
     reports: list[Report] = []
     until_s = time.monotonic() + _LIMIT_S

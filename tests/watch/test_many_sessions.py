@@ -10,7 +10,7 @@ import pytest
 
 from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.watch import figures, findings
-from iscsitrace.watch.figures import NO_LOAD, Line
+from iscsitrace.watch.figures import NO_LOAD, WatchLine
 from iscsitrace.watch.hangs import Hang
 from iscsitrace.watch.lines import lines_of
 from tests.support.capture_file import write_pcapng
@@ -20,9 +20,9 @@ from tests.watch.test_past_lines import reports_of
 SECOND_NS = 10**9
 
 
-def line(number: int, commands: int = 0, hangs_ns: int = 0, open_task_count: int = 0) -> Line:
+def line(number: int, commands: int = 0, hangs_ns: int = 0, open_task_count: int = 0) -> WatchLine:
     load = replace(NO_LOAD, task_count=commands)
-    return Line("session", number, load, None, open_task_count, hang=Hang(hangs_ns, hangs_ns))
+    return WatchLine("session", number, load, None, open_task_count, hang=Hang(hangs_ns, hangs_ns))
 
 
 def test_those_that_hang_come_first_then_the_busiest_then_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,7 @@ def test_of_many_sessions_with_findings_the_worst_are_told(monkeypatch: pytest.M
     monkeypatch.setattr(findings, "SHOWN_MAX", 2)
     monkeypatch.setattr(findings, "examine", lambda table, has_mirrors, start_ns: diagnosis)
     monkeypatch.setattr(findings, "current", lambda recent, now_ns: None)
-    own = findings.Findings()
+    own = findings.CurrentFindings()
     own.update(SimpleNamespace(start_ns=0), 1)  # type: ignore[arg-type]
     assert [each.session for each in own.current] == [1, 3]
     assert own.left_out == 2

@@ -16,9 +16,9 @@ import iscsitrace
 from iscsitrace.measure import waits
 from iscsitrace.tables.live_pass import SECOND_NS, Live
 from iscsitrace.watch.exposition import Exposition
-from iscsitrace.watch.figures import NO_LOAD, Line
+from iscsitrace.watch.figures import NO_LOAD, WatchLine
 from iscsitrace.watch.hangs import Hang
-from iscsitrace.watch.meters import LATENCY_BOUNDS_NS, OTHER, STAYS_NS, Latencies, Meters, Path
+from iscsitrace.watch.meters import LATENCY_BOUNDS_NS, OTHER, STAYS_NS, Latencies, Meters, PathLabels
 from iscsitrace.watch.watcher import Report, Watcher
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
@@ -175,15 +175,17 @@ def test_retransmissions_are_those_of_the_senders() -> None:
 # --- room, and what goes: lines made by hand
 
 
-def lines(number: int, initiator: str | None = "host", *, is_open: bool = True, **more: Any) -> tuple[Line, Line]:
+def lines(
+    number: int, initiator: str | None = "host", *, is_open: bool = True, **more: Any
+) -> tuple[WatchLine, WatchLine]:
     """A session with its connection."""
     names = {"session_type": "normal", "initiator_name": initiator, "target_name": f"disk{number}"}
     ends = {"session": number, "initiator": "[fd00::1]:4000", "target": "10.0.0.9:3260"}
-    connection = Line("connection", number, NO_LOAD, None, 2, names=ends, is_open=is_open, **more)
-    return Line("session", number, NO_LOAD, None, 2, names=names, connections=(number,), **more), connection
+    connection = WatchLine("connection", number, NO_LOAD, None, 2, names=ends, is_open=is_open, **more)
+    return WatchLine("session", number, NO_LOAD, None, 2, names=names, connections=(number,), **more), connection
 
 
-def add(meters: Meters, each: list[tuple[Line, Line]], to_ns: int = 0, commands: int = 0) -> None:
+def add(meters: Meters, each: list[tuple[WatchLine, WatchLine]], to_ns: int = 0, commands: int = 0) -> None:
     trace = iscsitrace.read(sample_of("medium-error"))
     cycles = trace.cycles.select(slice(0, commands))
     waited = waits.of_trace(trace.table).select(np.arange(commands))
@@ -201,7 +203,7 @@ def test_a_path_without_an_open_connection_goes_after_a_while() -> None:
     assert [path.target for path in meters.paths] == ["disk1"]
     # one that comes back begins anew, as Prometheus expects of a counter
     add(meters, [lines(0), lines(1)], STAYS_NS + 2)
-    assert not meters.paths[Path("host", "disk0", "10.0.0.9:3260")].units
+    assert not meters.paths[PathLabels("host", "disk0", "10.0.0.9:3260")].units
 
 
 def test_beyond_its_room_everything_counts_under_other() -> None:

@@ -34,9 +34,9 @@ def diagnosis(*names: str, has_mirrors: bool = False) -> Any:
 
 
 def test_the_first_diagnosis_is_due_an_interval_after_the_first_look() -> None:
-    own = findings.Findings(every_ns=5)
+    own = findings.CurrentFindings(every_ns=5)
     assert [own.is_due(now_ns) for now_ns in (10, 14, 15, 16)] == [False, False, True, True]
-    usual = findings.Findings()
+    usual = findings.CurrentFindings()
     assert [usual.is_due(now_ns) for now_ns in (0, 5 * 10**9 - 1, 5 * 10**9)] == [False, False, True]
 
 
@@ -47,14 +47,14 @@ def test_diagnoses_take_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(
             findings, "examine", lambda table, has_mirrors, start_ns: diagnosis(has_mirrors=has_mirrors)
         )
-        own = findings.Findings(every_ns=100)
+        own = findings.CurrentFindings(every_ns=100)
         monkeypatch.setattr(findings, "current", lambda recent, now_ns: None)
         own.update(SimpleNamespace(start_ns=0), 0)  # type: ignore[arg-type]
         assert [own.is_due(now_ns) for now_ns in (wait_ns - 1, wait_ns)] == [False, True]
 
 
 def test_a_finding_is_there_since_the_first_of_consecutive_diagnoses(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, since = findings.Findings(), []
+    own, since = findings.CurrentFindings(), []
     for now_ns, names in ((1, "a"), (2, "ab"), (3, "b"), (4, "ab")):
         monkeypatch.setattr(
             findings,

@@ -12,7 +12,7 @@ from iscsitrace.cli.options import CaptureInput, as_json, files_of
 from iscsitrace.cli.output import writes_text
 from iscsitrace.cli.read import model_options
 from iscsitrace.cli.sections import SectionedCommand
-from iscsitrace.cli.units import Pace, Share
+from iscsitrace.cli.units import ByteRate, Share
 from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _OPERATIONS: Final = ("read", "write")
     type=Share(),
     help="Reach this share of what the same load would carry without the delay (90%).",
 )
-@click.option("--reach", "wanted_bytes_per_s", type=Pace(), help="Reach this throughput: 8MB/s, 64Mbit.")
+@click.option("--reach", "wanted_bytes_per_s", type=ByteRate(), help="Reach this throughput: 8MB/s, 64Mbit.")
 @as_json
 @writes_text
 def command(
