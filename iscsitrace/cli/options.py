@@ -22,7 +22,7 @@ from iscsitrace.cli.sections import Option
 from iscsitrace.cli.units import Moment, When
 from iscsitrace.errors import InputInvalid
 from iscsitrace.show.line import say
-from iscsitrace.show.progress import Progress
+from iscsitrace.show.progress import ProgressBar
 from iscsitrace.wording.amounts import count
 
 if TYPE_CHECKING:
@@ -224,9 +224,9 @@ class CaptureInput:
         return read_inputs(unnamed, named, tables=tables, **options)
 
 
-def reading_progress(*, is_wanted: bool = True) -> Progress:
+def reading_progress(*, is_wanted: bool = True) -> ProgressBar:
     """The bar of reading captures."""
-    return Progress("reading", is_wanted=is_wanted, counts_bytes=True)
+    return ProgressBar("reading", is_wanted=is_wanted, counts_bytes=True)
 
 
 def files_of(source: str, *, has_experiments: bool) -> list[str]:

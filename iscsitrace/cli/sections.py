@@ -26,7 +26,7 @@ class Option(click.Option):
         return super().get_help_record(ctx) if is_shown else None
 
 
-class Section(Generic[_Settings]):
+class OptionSection(Generic[_Settings]):
     """Options under one title, and the function that makes settings from their values."""
 
     def __init__(self, title: str, gather: Callable[..., _Settings], *options: Option) -> None:
@@ -45,7 +45,7 @@ class Section(Generic[_Settings]):
 class SectionedCommand(click.Command):
     """A command whose help shows its own options, then each section under its title."""
 
-    def __init__(self, *arguments: Any, sections: tuple[Section[Any], ...] = (), **attributes: Any) -> None:
+    def __init__(self, *arguments: Any, sections: tuple[OptionSection[Any], ...] = (), **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
         self.sections = sections
         self.params += [option for section in sections for option in section.options]

@@ -136,11 +136,11 @@ def diagnose(trace: Trace, sessions: Sequence[int] = ()) -> Diagnosed:
     """See Trace.diagnose."""
     from iscsitrace.diagnosis.examination import examine_trace
     from iscsitrace.show import diagnose as reporter
-    from iscsitrace.show.shown import Choice
+    from iscsitrace.show.shown import ShowOptions
 
     whole = trace.with_tables(DIAGNOSIS_NEEDED)
     diagnosis = examine_trace(whole)
-    sections = reporter.sections(whole, diagnosis, Choice(_TOP, sessions, is_verbose=False))
+    sections = reporter.sections(whole, diagnosis, ShowOptions(_TOP, sessions, is_verbose=False))
     return Diagnosed(sections, reporter.as_dict(whole, diagnosis), diagnosis)
 
 

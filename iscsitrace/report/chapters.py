@@ -18,7 +18,7 @@ from iscsitrace.measure.throughput import Throughput, measure, shares
 from iscsitrace.report import failure
 from iscsitrace.show import places
 from iscsitrace.show.diagnose import breakdown
-from iscsitrace.show.document import Block, Fact, Findings, FoundProblem, Heading, Opening, Picture, Section
+from iscsitrace.show.document import Block, Fact, Findings, FoundProblem, Heading, Opening, Section, SvgPlot
 from iscsitrace.show.remedies import REFERENCE, Remedies
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
@@ -34,7 +34,7 @@ def opening(
     trace: Trace,
     subject: Subject,
     told: Findings,
-    timeline: tuple[Picture, ...] = (),
+    timeline: tuple[SvgPlot, ...] = (),
     yardsticks: Mapping[str, float] = MappingProxyType({}),
 ) -> Opening:
     """What the report says first of a session or story, of which all of this was ``told``; ``yardsticks`` are what its

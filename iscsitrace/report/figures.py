@@ -11,7 +11,7 @@ from iscsitrace.plots import examples, inline, kinds, style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.view import Zoom
 from iscsitrace.relate.jobs.streams import Job
-from iscsitrace.show.document import Picture, Plots, Section
+from iscsitrace.show.document import Plots, Section, SvgPlot
 from iscsitrace.tables.trace import Trace
 
 _DETAIL: Final = Detail(limit=4_000, columns=1_000)
@@ -30,14 +30,14 @@ def needed(is_large: bool) -> tuple[str, ...]:
 
 def draw(
     trace: Trace, session: int, jobs: Sequence[Job], looks: inline.Looks, story: tuple[int, ...] = ()
-) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
+) -> tuple[tuple[SvgPlot, ...], tuple[str, ...]]:
     """The pictures of a session, and why others are missing; ``jobs`` are those of the trace, ``story`` are the other
     sessions of its story.
     """
     return _drawn(trace, wanted(trace, session, jobs, story), looks)
 
 
-def section(pictures: Sequence[Picture], left_out: Sequence[str] = ()) -> tuple[Section, ...]:
+def section(pictures: Sequence[SvgPlot], left_out: Sequence[str] = ()) -> tuple[Section, ...]:
     """The section of the pictures; nothing without any. ``left_out`` says why others are missing."""
     return (Section("Plots", (Plots(tuple(pictures), tuple(left_out)),), "plots"),) if pictures else ()
 
@@ -51,10 +51,10 @@ def of_places(trace: Trace, session: int, looks: inline.Looks) -> Plots:
 
 def _drawn(
     trace: Trace, pictures_wanted: Iterable[tuple[str, str, Zoom]], looks: inline.Looks
-) -> tuple[tuple[Picture, ...], tuple[str, ...]]:
+) -> tuple[tuple[SvgPlot, ...], tuple[str, ...]]:
     """The pictures of these names, kinds and zooms, and why others are missing."""
     origin_ns = trace.start_ns
-    pictures: list[Picture] = []
+    pictures: list[SvgPlot] = []
     missing: dict[str, list[str]] = {}
     for name, kind_name, zoom in pictures_wanted:
         kind = kinds.load(kind_name)
@@ -71,17 +71,17 @@ def _drawn(
             figure = style.new_figure(drawing.height_in)
             drawing.draw(figure)
         picture = inline.draw(figure, f"{kind_name}{len(pictures)}-", looks)
-        pictures.append(Picture(name, drawing.title, kind.how_to_read, tuple(drawing.notes), picture.svg, picture.axes))
+        pictures.append(SvgPlot(name, drawing.title, kind.how_to_read, tuple(drawing.notes), picture.svg, picture.axes))
     return tuple(pictures), tuple(f"{', '.join(names)}: {why}" for why, names in missing.items())
 
 
-def timeline(trace: Trace, session: int | None, looks: inline.Looks) -> tuple[Picture, ...]:
+def timeline(trace: Trace, session: int | None, looks: inline.Looks) -> tuple[SvgPlot, ...]:
     """The events of a session's story, or of the capture: for a wide page, and for a narrow one."""
     kind = kinds.load("events")
     if not set(kind.tables) <= set(trace.options["tables"]):
         return ()
     drawing = kind.drawing(trace, Zoom(session=session), trace.start_ns, _DETAIL)
-    pictures: list[Picture] = []
+    pictures: list[SvgPlot] = []
     for name, width_in in (("wide", _WIDE_IN), ("narrow", _NARROW_IN)):
         with style.applied():
             # what it tells in words is in the page
@@ -90,7 +90,7 @@ def timeline(trace: Trace, session: int | None, looks: inline.Looks) -> tuple[Pi
             style.make_room_for_legend(figure)
         found = inline.draw(figure, f"timeline-{name}-", looks)
         notes = tuple(drawing.notes) if not pictures else ()
-        pictures.append(Picture(name, drawing.title, kind.how_to_read, notes, found.svg, found.axes))
+        pictures.append(SvgPlot(name, drawing.title, kind.how_to_read, notes, found.svg, found.axes))
     return tuple(pictures)
 
 

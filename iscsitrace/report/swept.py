@@ -14,7 +14,7 @@ from iscsitrace.plots.model_curves import ModelCurves, label_of
 from iscsitrace.report import figures
 from iscsitrace.show import inputs as captures
 from iscsitrace.show import model_fit
-from iscsitrace.show.document import Document, Fact, Opening, Picture, Section
+from iscsitrace.show.document import Document, Fact, Opening, Section, SvgPlot
 from iscsitrace.wording import amounts, cells
 
 _READ: Final = (
@@ -46,7 +46,7 @@ def describe(
     )
 
 
-def _pictures(sweeps: Sequence[Sweep], looks: inline.Looks) -> Iterator[Picture]:
+def _pictures(sweeps: Sequence[Sweep], looks: inline.Looks) -> Iterator[SvgPlot]:
     plots = [(sweep, plot) for sweep in sweeps for plot in sweep_curves.plots(sweep)]
     for number, (sweep, plot) in enumerate(plots, 1):
         with style.applied():
@@ -54,7 +54,7 @@ def _pictures(sweeps: Sequence[Sweep], looks: inline.Looks) -> Iterator[Picture]
             model.draw(figure, plot)
         drawn = inline.draw(figure, f"sweep{number}-", looks)
         name = f"{sweep.operation.capitalize()}s" + (f" {number}" if len(plots) > len(sweeps) else "")
-        yield Picture(name, _title(plot), _READ, tuple(model.notes(plot)), drawn.svg, drawn.axes)
+        yield SvgPlot(name, _title(plot), _READ, tuple(model.notes(plot)), drawn.svg, drawn.axes)
 
 
 def _title(plot: ModelCurves) -> str:

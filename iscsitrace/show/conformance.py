@@ -28,7 +28,7 @@ _NUMBERS_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundViolations:
     """The violations that were asked for, the worst first."""
 
     rules: tuple[Rule, ...]
@@ -46,7 +46,7 @@ class Found:
         return list(dict.fromkeys(e.rule.name for e in self.every if SEVERITIES.index(e.rule.severity) >= least))
 
 
-def found(trace: Trace, names: Collection[str] = (), side: str | None = None) -> Found:
+def found(trace: Trace, names: Collection[str] = (), side: str | None = None) -> FoundViolations:
     """The violations of these rules, or of all, by this side, or by both."""
     sought = tuple(
         rule for rule in rules().values() if (not names or rule.name in names) and (side is None or side in rule.sides)
@@ -57,10 +57,12 @@ def found(trace: Trace, names: Collection[str] = (), side: str | None = None) ->
     is_asked = [row["rule"] in asked and side in (None, row["side"]) for row in every.rows(("rule", "side"))]
     rows = every.select(np.flatnonzero(is_asked))
     sides = SIDES if side is None else (side,)
-    return Found(sought, sides, rows, violations.violated(rows, sessions), tuple(violations.unjudged(trace.table)))
+    return FoundViolations(
+        sought, sides, rows, violations.violated(rows, sessions), tuple(violations.unjudged(trace.table))
+    )
 
 
-def as_dict(trace: Trace, found: Found) -> dict[str, Any]:
+def as_dict(trace: Trace, found: FoundViolations) -> dict[str, Any]:
     """What ``conformance --json`` prints, but for the severity to fail on."""
     return trace.provenance | {
         "rules": [rule.name for rule in found.rules],
@@ -90,7 +92,7 @@ def as_dict(trace: Trace, found: Found) -> dict[str, Any]:
     }
 
 
-def sections(trace: Trace, found: Found, *, is_verbose: bool = False) -> Iterator[Section]:
+def sections(trace: Trace, found: FoundViolations, *, is_verbose: bool = False) -> Iterator[Section]:
     """By side and rule, the worst first; where ``is_verbose`` each violation; then what could not be judged."""
     yield inputs.of_trace(trace)
     if not trace.connections.raw("is_iscsi").any():

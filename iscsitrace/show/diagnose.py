@@ -10,9 +10,9 @@ from iscsitrace.findings.protocol_violation import PROTOCOL_VIOLATION
 from iscsitrace.measure import capture_health
 from iscsitrace.relate import loads
 from iscsitrace.show import inputs, verdict_groups
-from iscsitrace.show.document import Breakdown, Part, Section, table
+from iscsitrace.show.document import Breakdown, Section, TimeShare, table
 from iscsitrace.show.remedies import Remedies, notes_on
-from iscsitrace.show.shown import LISTED, Choice, Shown
+from iscsitrace.show.shown import LISTED, Shown, ShowOptions
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
@@ -57,7 +57,7 @@ def as_dict(trace: Trace, diagnosis: Diagnosis, by: Sequence[str] = (), sessions
     }
 
 
-def sections_by(trace: Trace, diagnosis: Diagnosis, by: Sequence[str], choice: Choice) -> Iterator[Section]:
+def sections_by(trace: Trace, diagnosis: Diagnosis, by: Sequence[str], choice: ShowOptions) -> Iterator[Section]:
     """The verdicts of sessions by each of these as text, below the headline of the capture."""
     yield inputs.of_trace(trace)
     shown = Shown(trace, diagnosis, choice)
@@ -66,7 +66,7 @@ def sections_by(trace: Trace, diagnosis: Diagnosis, by: Sequence[str], choice: C
     yield from verdict_groups.sections(trace, diagnosis, by, choice.sessions, choice.top)
 
 
-def sections(trace: Trace, diagnosis: Diagnosis, choice: Choice) -> Iterator[Section]:
+def sections(trace: Trace, diagnosis: Diagnosis, choice: ShowOptions) -> Iterator[Section]:
     """The diagnosis as text: headlines, what to do, and where the time went; all details where they are asked for."""
     shown = Shown(trace, diagnosis, choice)
     yield inputs.of_trace(trace)
@@ -255,7 +255,7 @@ def breakdown(label: str, time: Budget | None) -> tuple[Breakdown, ...]:
     if not time or not time.jobs_ns:
         return ()
     parts = tuple(
-        Part(
+        TimeShare(
             name=BY_NAME[part].label,
             meaning=BY_NAME[part].meaning,
             share=time.shares[part],

@@ -77,13 +77,13 @@ class Fact(NamedTuple):
     meaning: str = ""
 
 
-class Facts(NamedTuple):
+class KeyFigures(NamedTuple):
     """Key figures."""
 
     every: tuple[Fact, ...]
 
 
-class Part(NamedTuple):
+class TimeShare(NamedTuple):
     """One part of a time."""
 
     name: str
@@ -103,7 +103,7 @@ class Breakdown(NamedTuple):
     """A time in parts: a bar on a page, else a table."""
 
     caption: str
-    parts: tuple[Part, ...]
+    parts: tuple[TimeShare, ...]
     of: str = "I/O time"
     """What the shares are of."""
 
@@ -162,7 +162,7 @@ class Findings(NamedTuple):
     every: tuple[FoundProblem, ...]
 
 
-class Picture(NamedTuple):
+class SvgPlot(NamedTuple):
     """A plot."""
 
     name: str
@@ -177,7 +177,7 @@ class Picture(NamedTuple):
 class Plots(NamedTuple):
     """Plots below each other, or one at a time; text has none."""
 
-    pictures: tuple[Picture, ...]
+    pictures: tuple[SvgPlot, ...]
     left_out: tuple[str, ...] = ()
     """Why others are missing."""
     has_tabs: bool = True
@@ -215,7 +215,7 @@ class HeatMap(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-Block: TypeAlias = str | Heading | Grid | Facts | Breakdown | Findings | Plots | HeatMap
+Block: TypeAlias = str | Heading | Grid | KeyFigures | Breakdown | Findings | Plots | HeatMap
 """A text is a line of sentences."""
 
 
@@ -243,7 +243,7 @@ class Section(NamedTuple):
         return tuple(found for each in self.blocks if isinstance(each, Findings) for found in each.every)
 
     @property
-    def pictures(self) -> tuple[Picture, ...]:
+    def pictures(self) -> tuple[SvgPlot, ...]:
         """Its plots."""
         return tuple(picture for each in self.blocks if isinstance(each, Plots) for picture in each.pictures)
 
@@ -267,7 +267,7 @@ class Opening(NamedTuple):
     """What has to be done something about."""
     failure: tuple[Fact, ...] = ()
     """When it broke, what that cost and hit, whose side it points to; empty where nothing broke."""
-    timeline: tuple[Picture, ...] = ()
+    timeline: tuple[SvgPlot, ...] = ()
     """What happened, where something broke: for a wide page, and for a narrow one."""
 
     @property

@@ -170,8 +170,8 @@ def export_bounded(
         writers = {}
         for name, path in zip(chosen, paths, strict=True):
             stream = stack.enter_context(stack.enter_context(files.written_aside(path)).open("wb"))
-            writers[name] = stack.enter_context(_Rows(name, stream, json.dumps(made_by, sort_keys=True)))
-        failures, place = [], _Place(names, watch)
+            writers[name] = stack.enter_context(_RowFile(name, stream, json.dumps(made_by, sort_keys=True)))
+        failures, place = [], _Position(names, watch)
         for name in names:
             try:
                 ring.read(name, progress=place.reached)
@@ -185,13 +185,13 @@ def export_bounded(
     return {path: writers[name].count for name, path in zip(chosen, paths, strict=True)}
 
 
-def _add(writers: Mapping[str, _Rows], tables: Mapping[str, Table]) -> None:
+def _add(writers: Mapping[str, _RowFile], tables: Mapping[str, Table]) -> None:
     for name, table in tables.items():
         if name in writers:
             writers[name].add(table)
 
 
-class _Place:
+class _Position:
     """How much of all captures was read."""
 
     def __init__(self, names: Iterable[str], watch: Watch | None) -> None:
@@ -210,7 +210,7 @@ class _Place:
         self.reached(0, None)
 
 
-class _Rows:
+class _RowFile:
     """One file of rows, in row groups as they come."""
 
     def __init__(self, name: str, stream: BinaryIO, made_by: str) -> None:
@@ -218,7 +218,7 @@ class _Rows:
         self._name, self._stream, self._made_by = name, stream, made_by
         self._writer: Any = None
 
-    def __enter__(self) -> _Rows:
+    def __enter__(self) -> _RowFile:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from iscsitrace.show.document import Section, table
 from iscsitrace.wireshark.dissect import FIELDS
-from iscsitrace.wireshark.pairs import Fields, Pair, Row
+from iscsitrace.wireshark.pairs import Fields, PduPair, Row
 
 
-def sections(found: Iterable[Pair], frame: int | None) -> Iterator[Section]:
+def sections(found: Iterable[PduPair], frame: int | None) -> Iterator[Section]:
     """One table per PDU; a line where the requested frame has none."""
     is_empty = True
     for pair in found:

@@ -13,12 +13,12 @@ from iscsitrace.show.document import (
     Breakdown,
     Document,
     Fact,
-    Facts,
     Findings,
     FoundProblem,
     Grid,
     Heading,
     HeatMap,
+    KeyFigures,
     Opening,
     Plots,
     Section,
@@ -62,7 +62,7 @@ def _block(block: Block) -> Iterator[str]:
             yield _grid(block)
         case Breakdown():
             yield _grid(block.grid)
-        case Facts():
+        case KeyFigures():
             yield _facts(block.every)
         case Findings():
             yield from chain.from_iterable(map(_finding, block.every)) if block.every else (NO_FINDINGS,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
-from iscsitrace.show.document import Block, Breakdown, Findings, FoundProblem, Grid, Part, Plots, Section, table
+from iscsitrace.show.document import Block, Breakdown, Findings, FoundProblem, Grid, Plots, Section, TimeShare, table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.taps import places
 from iscsitrace.taps.places import Place, Verdict
@@ -57,7 +57,7 @@ def breakdown(trace: Trace, sessions: Collection[int], label: str) -> tuple[Brea
     most = max(found, key=lambda each: each.latency_ns * each.command_count)
     limiter = max(most.shares, key=lambda place: most.shares[place])
     parts = tuple(
-        Part(
+        TimeShare(
             name=PLACE_WORDS[place],
             meaning=_LOOKS[place][0],
             share=share,

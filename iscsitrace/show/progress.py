@@ -11,7 +11,7 @@ _OF_BYTES = "{desc} {bar} {n_fmt}/{total_fmt}, {rate_fmt}, {remaining} left"
 _OF_A_RUN = "{desc} {bar} {postfix} {elapsed}"
 
 
-class Progress:
+class ProgressBar:
     """A bar that appears once the work has taken half a second, and is gone at its end.
 
     With ``counts_bytes`` it shows how many there are, how many a second, and how long the rest will take; without, a

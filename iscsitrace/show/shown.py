@@ -35,7 +35,7 @@ HEADLINES: Final = {NONE: "healthy", TOO_SHORT: "too few commands"}
 
 
 @dataclass(frozen=True)
-class Choice:
+class ShowOptions:
     """What a person asks to see in full."""
 
     top: int
@@ -49,7 +49,7 @@ class Choice:
 class Shown:
     """What is shown of a diagnosis."""
 
-    def __init__(self, trace: Trace, diagnosis: Diagnosis, choice: Choice) -> None:
+    def __init__(self, trace: Trace, diagnosis: Diagnosis, choice: ShowOptions) -> None:
         """InputInvalid for a session that is not there."""
         self._diagnosis = diagnosis
         self._choice = choice

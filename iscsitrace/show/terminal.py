@@ -21,12 +21,12 @@ from iscsitrace.show.document import (
     NO_FINDINGS,
     Block,
     Breakdown,
-    Facts,
     Findings,
     FoundProblem,
     Grid,
     Heading,
     HeatMap,
+    KeyFigures,
     Plots,
     Section,
     more_rows,
@@ -69,7 +69,7 @@ def _show_block(block: Block) -> None:
             _show_grid(block)
         case Breakdown():
             _show_grid(block.short)
-        case Facts():
+        case KeyFigures():
             for fact in block.every:
                 show_line(f"{fact.name}: {fact.value}" + (f" ({fact.meaning})" if fact.meaning else ""))
         case Findings():

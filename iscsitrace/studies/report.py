@@ -8,7 +8,7 @@ from typing import Final
 
 from iscsitrace.plots import inline, style
 from iscsitrace.report import figures as plots
-from iscsitrace.show.document import Document, Fact, Opening, Picture, Section
+from iscsitrace.show.document import Document, Fact, Opening, Section, SvgPlot
 from iscsitrace.studies import figures, records, repeats, results, tables, verdicts
 from iscsitrace.studies.definition import ENDING, GUESTS, WORLDS, Definition, load
 from iscsitrace.studies.points import of_experiment
@@ -39,7 +39,7 @@ def describe(directory: Path, *, has_pictures: bool = True) -> Document:
     )
 
 
-def _pictures(definition: Definition, found: Results, directory: Path, looks: inline.Looks) -> Iterator[Picture]:
+def _pictures(definition: Definition, found: Results, directory: Path, looks: inline.Looks) -> Iterator[SvgPlot]:
     points = of_experiment(definition, found.world, is_reduced=found.is_reduced)
     for number, picture in enumerate(figures.pictures(definition, points, found.points, directory)):
         with style.applied():
@@ -47,7 +47,7 @@ def _pictures(definition: Definition, found: Results, directory: Path, looks: in
             picture.draw(figure)
         drawn = inline.draw(figure, f"figure{number}-", looks)
         name = picture.name.replace("-", " ").capitalize()
-        yield Picture(name, picture.title, picture.how_to_read, picture.lines, drawn.svg, drawn.axes)
+        yield SvgPlot(name, picture.title, picture.how_to_read, picture.lines, drawn.svg, drawn.axes)
 
 
 def _opening(definition: Definition, found: Results) -> Opening:

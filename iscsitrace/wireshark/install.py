@@ -43,7 +43,7 @@ class Item:
 
 
 @dataclass
-class Record:
+class Installation:
     """Record of an installation: version, digest of each file, folders created."""
 
     version: str = ""
@@ -52,7 +52,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Result:
+class FileState:
     """State of one file, or the result of an action on it."""
 
     path: Path
@@ -79,7 +79,7 @@ def _extcap(folders: Folders) -> Item:
     return Item(folders.extcap / EXTCAP, text.encode(), is_executable=True)
 
 
-def install(folders: Folders, *, is_forced: bool = False) -> list[Result]:
+def install(folders: Folders, *, is_forced: bool = False) -> list[FileState]:
     """Writes every file of this version: ``written``, ``updated``, ``current`` or, if it was changed, ``kept``.
 
     Files that only an older version had are ``removed``. OutputExists, with nothing written, if a file exists that no
@@ -93,14 +93,14 @@ def install(folders: Folders, *, is_forced: bool = False) -> list[Result]:
             f"{foreign[0]} exists and is not from iscsitrace; nothing was written (--force overwrites it)"
         )
     done = []
-    fresh = Record(iscsitrace.__version__, dict(record.digests), list(record.folders))
+    fresh = Installation(iscsitrace.__version__, dict(record.digests), list(record.folders))
     for item in wanted:
         state = states[item.path]
         if state == "current" or (state == "changed" and not is_forced):
-            done.append(Result(item.path, "kept" if state == "changed" else "current"))
+            done.append(FileState(item.path, "kept" if state == "changed" else "current"))
         else:
             _write(item, fresh)
-            done.append(Result(item.path, "written" if state in ("missing", "not installed") else "updated"))
+            done.append(FileState(item.path, "written" if state in ("missing", "not installed") else "updated"))
         if done[-1].state in ("written", "updated") or (done[-1].state == "current" and not _is_wiresharks(item.path)):
             fresh.digests[str(item.path)] = _digest(item.content)
     for path in sorted(set(record.digests) - {str(item.path) for item in wanted}):
@@ -110,7 +110,7 @@ def install(folders: Folders, *, is_forced: bool = False) -> list[Result]:
     return done
 
 
-def uninstall(folders: Folders, *, is_forced: bool = False) -> list[Result]:
+def uninstall(folders: Folders, *, is_forced: bool = False) -> list[FileState]:
     """Removes the files of an installation: ``removed``, ``missing`` or, if changed, ``kept`` unless forced.
 
     Folders that it created are removed too, once they are empty.
@@ -143,16 +143,16 @@ def second_copies(folders: Folders) -> list[Path]:
     return [copy for copy in copies if older != folders.lua_plugins and copy.exists()]
 
 
-def status(folders: Folders) -> list[Result]:
+def status(folders: Folders) -> list[FileState]:
     """State of every file of this version, and of files left by an older one.
 
     ``current``; ``outdated``: from an older version; ``changed`` since the installation; ``missing``: installed, and
     deleted since; ``not installed``; ``foreign``: not from iscsitrace; ``obsolete``: no longer used.
     """
     record, wanted = _read_record(folders), items(folders)
-    found = [Result(item.path, _state(item, record)) for item in wanted]
+    found = [FileState(item.path, _state(item, record)) for item in wanted]
     others = sorted(set(record.digests) - {str(item.path) for item in wanted})
-    return found + [Result(Path(path), "obsolete") for path in others]
+    return found + [FileState(Path(path), "obsolete") for path in others]
 
 
 def installed_version(folders: Folders) -> str | None:
@@ -160,7 +160,7 @@ def installed_version(folders: Folders) -> str | None:
     return _read_record(folders).version or None
 
 
-def _state(item: Item, record: Record) -> str:
+def _state(item: Item, record: Installation) -> str:
     written = record.digests.get(str(item.path))
     content = _content(item.path)
     if content is None:
@@ -188,7 +188,7 @@ def _content(path: Path) -> bytes | None:
         raise InputInvalid(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def _write(item: Item, record: Record) -> None:
+def _write(item: Item, record: Installation) -> None:
     partial = item.path.with_name(f".{item.path.name}.partial")
     _make_folder(item.path.parent, record)
     try:
@@ -202,7 +202,7 @@ def _write(item: Item, record: Record) -> None:
         raise InputInvalid(f"cannot write {item.path}: {error.strerror or error}") from error
 
 
-def _make_folder(folder: Path, record: Record) -> None:
+def _make_folder(folder: Path, record: Installation) -> None:
     """Makes a folder, and records it and those of its parents that did not exist."""
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
@@ -212,7 +212,7 @@ def _make_folder(folder: Path, record: Record) -> None:
     record.folders += [str(each) for each in reversed(missing) if str(each) not in record.folders]
 
 
-def _take_out(path: Path, record: Record, *, is_forced: bool) -> Result:
+def _take_out(path: Path, record: Installation, *, is_forced: bool) -> FileState:
     """Removes one file if it is unchanged, and drops it from the record."""
     content = _content(path)
     if content is None:
@@ -224,34 +224,34 @@ def _take_out(path: Path, record: Record, *, is_forced: bool) -> Result:
             raise InputInvalid(f"cannot remove {path}: {error.strerror or error}") from error
         state = "removed"
     else:
-        return Result(path, "kept")
+        return FileState(path, "kept")
     del record.digests[str(path)]
-    return Result(path, state)
+    return FileState(path, state)
 
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _read_record(folders: Folders) -> Record:
+def _read_record(folders: Folders) -> Installation:
     path = folders.configuration / RECORD
     try:
         document: Any = json.loads(path.read_text())
         digests = {str(name): str(digest) for name, digest in document["files"].items()}
-        return Record(str(document["version"]), digests, [str(folder) for folder in document["folders"]])
+        return Installation(str(document["version"]), digests, [str(folder) for folder in document["folders"]])
     except FileNotFoundError:
-        return Record()
+        return Installation()
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputInvalid(f"cannot read {path}, the record of the installation: {error}") from error
 
 
-def _write_record(folders: Folders, record: Record) -> None:
+def _write_record(folders: Folders, record: Installation) -> None:
     document = {"version": record.version, "files": record.digests, "folders": record.folders}
     content = f"{json.dumps(document, indent=2)}\n".encode()
-    _write(Item(folders.configuration / RECORD, content), Record())
+    _write(Item(folders.configuration / RECORD, content), Installation())
 
 
-def states_by_name(results: list[Result]) -> Iterator[dict[str, str]]:
+def states_by_name(results: list[FileState]) -> Iterator[dict[str, str]]:
     """Results as JSON has them."""
     for result in results:
         yield {"path": str(result.path), "state": result.state}

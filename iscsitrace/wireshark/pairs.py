@@ -11,7 +11,7 @@ Fields = list[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Pair:
+class PduPair:
     """A PDU at the frame where Wireshark shows it; one side is missing where only the other has the PDU."""
 
     frame: int
@@ -24,7 +24,7 @@ def ends(row: Row) -> list[int]:
     return [number for number in (row["frame_first"], row["frame_last"]) if number is not None]
 
 
-def pairs(rows: Sequence[Row], shown: Mapping[int, list[Fields]], frame: int | None) -> Iterator[Pair]:
+def pairs(rows: Sequence[Row], shown: Mapping[int, list[Fields]], frame: int | None) -> Iterator[PduPair]:
     """The PDUs of ``rows`` and, in the requested frame, all that Wireshark shows; without a frame, of that command.
 
     ``shown`` has Wireshark's PDUs of each frame.
@@ -35,11 +35,11 @@ def pairs(rows: Sequence[Row], shown: Mapping[int, list[Fields]], frame: int | N
             row = _partner(number, dict(fields), remaining)
             if row is not None:
                 remaining.remove(row)
-                yield Pair(number, fields, row)
+                yield PduPair(number, fields, row)
             # Wireshark alone has this PDU; other PDUs of these frames were not requested
             elif number == frame or (frame is None and _has_tag(dict(fields), rows[0])):
-                yield Pair(number, fields, None)
-        yield from (Pair(number, None, row) for row in remaining if ends(row)[-1] == number)
+                yield PduPair(number, fields, None)
+        yield from (PduPair(number, None, row) for row in remaining if ends(row)[-1] == number)
 
 
 def _partner(number: int, fields: Mapping[str, str], rows: Sequence[Row]) -> Row | None:

@@ -552,7 +552,7 @@ def test_progress_appears_on_stderr_if_a_run_takes_long(
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    progress = bars.Progress("simulating")
+    progress = bars.ProgressBar("simulating")
     progress.show(1, 100, "1 packets")
     assert capsys.readouterr() == ("", "")
     monkeypatch.setattr(bars, "_PATIENCE_S", 0)

@@ -23,9 +23,9 @@ from iscsitrace.cli.record.watch import _has_lost, _Show
 from iscsitrace.cli.stop_signals import StopWish
 from iscsitrace.cli.traffic.chap_options import Credentials
 from iscsitrace.cli.traffic.experiment import _minutes
-from iscsitrace.cli.traffic.link import _Run, _tap
-from iscsitrace.cli.traffic.target_options import Fault, LogicalUnit
-from iscsitrace.cli.traffic.workload_options import Connections, Digests, lasting
+from iscsitrace.cli.traffic.link import _LinkThread, _tap
+from iscsitrace.cli.traffic.target_options import FaultOption, LogicalUnit
+from iscsitrace.cli.traffic.workload_options import CountOrSearch, Digests, lasting
 from iscsitrace.cli.units import Moment
 from iscsitrace.lab import fault_catalogue as catalogue
 from iscsitrace.lab.settings.table import MOST_CONNECTIONS
@@ -52,7 +52,7 @@ def converted(kind: Any, text: str) -> Any:
     ],
 )  # fmt: skip
 def test_sense_is_three_bytes_in_hexadecimal(text: str, sense: list[int] | None) -> None:
-    found = converted(Fault(), f"check-condition,sense={text}")
+    found = converted(FaultOption(), f"check-condition,sense={text}")
     assert found == (sense and {"fault": "check_condition", "sense": sense})
 
 
@@ -66,7 +66,7 @@ def test_sense_is_three_bytes_in_hexadecimal(text: str, sense: list[int] | None)
     ],
 )  # fmt: skip
 def test_details_of_a_fault(detail: str, rule: dict[str, Any] | None) -> None:
-    assert converted(Fault(), f"busy,{detail}") == (rule and {"fault": "busy"} | rule)
+    assert converted(FaultOption(), f"busy,{detail}") == (rule and {"fault": "busy"} | rule)
 
 
 def test_logical_units_and_credentials() -> None:
@@ -85,11 +85,11 @@ def test_logical_units_and_credentials() -> None:
 
 def test_connections_are_a_number_or_a_rule() -> None:
     one = {"workload.connections": 1}
-    assert converted(Connections(), "1") == one
-    assert converted(Connections(), str(MOST_CONNECTIONS)) == {"workload.connections": MOST_CONNECTIONS}
-    assert converted(Connections(), "auto:golden") == one | {"workload.connections-rule": "golden"}
-    assert converted(Connections(), "auto") == one | {"workload.connections-rule": "model"}
-    assert [converted(Connections(), text) for text in ("0", str(MOST_CONNECTIONS + 1), "auto:x", "")] == [None] * 4
+    assert converted(CountOrSearch(), "1") == one
+    assert converted(CountOrSearch(), str(MOST_CONNECTIONS)) == {"workload.connections": MOST_CONNECTIONS}
+    assert converted(CountOrSearch(), "auto:golden") == one | {"workload.connections-rule": "golden"}
+    assert converted(CountOrSearch(), "auto") == one | {"workload.connections-rule": "model"}
+    assert [converted(CountOrSearch(), text) for text in ("0", str(MOST_CONNECTIONS + 1), "auto:x", "")] == [None] * 4
     assert converted(Digests(), "CRC32C,none") == ["CRC32C", "None"]
     assert converted(Digests(), "crc32c,md5") is None
 
@@ -220,7 +220,7 @@ def test_the_time_that_is_left() -> None:
 
 def test_a_link_ends_at_its_time_or_at_a_signal() -> None:
     wish = StopWish()
-    runs = [_Run("link", {}, wish, end_s) for end_s in (None, time.monotonic() + 1_000, time.monotonic() - 1)]
+    runs = [_LinkThread("link", {}, wish, end_s) for end_s in (None, time.monotonic() + 1_000, time.monotonic() - 1)]
     assert [run._is_over() for run in runs] == [False, False, True]
     wish.is_there = True
     assert [run._is_over() for run in runs] == [True, True, True]

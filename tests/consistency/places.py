@@ -27,7 +27,7 @@ from iscsitrace.relate.loads import Loads
 from iscsitrace.report import captures
 from iscsitrace.show import diagnose, diff, summary
 from iscsitrace.show.document import Breakdown, Fact, Findings, FoundProblem, Grid, Heading, Section
-from iscsitrace.show.shown import Choice
+from iscsitrace.show.shown import ShowOptions
 from tests.consistency.said import Said, exact, in_words, printed
 from tests.consistency.sentences import OF_A_PIECE, numbers
 from tests.support.printed import label
@@ -55,7 +55,7 @@ def everything(trace: Trace, diagnosis: Diagnosis, document: Documents) -> Itera
     """All numbers of all outputs."""
     yield from of_json(document)
     for is_verbose in (False, True):
-        choice = Choice(len(diagnosis.sessions) or 1, is_verbose=is_verbose)
+        choice = ShowOptions(len(diagnosis.sessions) or 1, is_verbose=is_verbose)
         yield from of_terminal(
             diagnose.sections(trace, diagnosis, choice), f"session {next(iter(diagnosis.sessions), 0)}"
         )

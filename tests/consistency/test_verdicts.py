@@ -21,7 +21,7 @@ from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.findings import NEEDED
 from iscsitrace.findings.finding import Finding
 from iscsitrace.show import diagnose
-from iscsitrace.show.shown import Choice
+from iscsitrace.show.shown import ShowOptions
 from iscsitrace.show.terminal import show
 from tests.consistency.test_consistency import FILES, SAMPLES
 
@@ -33,7 +33,7 @@ def told(file: Path) -> tuple[Diagnosis, str]:
     diagnosis = examine(trace.table, tap_of=trace.tap_of)
     printed = StringIO()
     with redirect_stdout(printed):
-        show(diagnose.sections(trace, diagnosis, Choice(10)))
+        show(diagnose.sections(trace, diagnosis, ShowOptions(10)))
     return diagnosis, printed.getvalue()
 
 

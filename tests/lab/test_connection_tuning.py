@@ -315,7 +315,7 @@ def test_the_studies_of_connections_can_be_read() -> None:
 def test_each_step_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setattr(bars, "_PATIENCE_S", 0.0)
-    progress = bars.Progress("read")
+    progress = bars.ProgressBar("read")
     step = {"time_s": 3.25, "why": "4 connections: 15.4 MB/s; more connections add up", "next_connections": 6}
     seen = {"is_running": True, "bytes": 10**7, "total_bytes": None, "elapsed_ns": 4, "duration_ns": 10}
     for count in (0, 1, 1):

@@ -22,7 +22,7 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline
 from iscsitrace.report import captures, figures
 from iscsitrace.show import markdown, page
-from iscsitrace.show.document import Document, Grid, Heading, Opening, Picture, Plots, Section
+from iscsitrace.show.document import Document, Grid, Heading, Opening, Plots, Section, SvgPlot
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session
 from tests.support.transport import Path
@@ -130,7 +130,7 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> FilePath:
     return write_pcapng(tmp_path_factory.mktemp("many") / "many.pcapng", capture.packets, capture.path.link_type)
 
 
-def pictures(document: Document) -> tuple[Picture, ...]:
+def pictures(document: Document) -> tuple[SvgPlot, ...]:
     """Those of the section of plots."""
     section = document.section("plots")
     return section.pictures if section else ()
@@ -361,7 +361,7 @@ def test_markdown_code_cannot_be_ended_from_within() -> None:
 
 def test_a_document_of_a_single_section_is_rendered() -> None:
     lead = Opening("Diagnosis of session 3", "Session 3 waits.", label="session 3", peers="a to b")
-    plots = Plots((Picture("P", "T", "how", ("note",), '<svg viewBox="0 0 1 1"></svg>', []),))
+    plots = Plots((SvgPlot("P", "T", "how", ("note",), '<svg viewBox="0 0 1 1"></svg>', []),))
     document = Document("t", "s", lead, (Section("X", ("line", Grid("none", ("a",), ()), plots), "x"),))
     parsed = Page(page.render(document, "1"))
     assert parsed.wrong == []

@@ -13,7 +13,7 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.report import captures
 from iscsitrace.report.captures import Entry
 from iscsitrace.report.sections import _connections, _making, _parameters, _slowest, _traffic
-from iscsitrace.show.document import Document, FoundProblem, Opening, Part, Section
+from iscsitrace.show.document import Document, FoundProblem, Opening, Section, TimeShare
 from iscsitrace.show.markdown import code, prose
 from tests.support.tables_by_hand import MS, table
 
@@ -285,7 +285,7 @@ def test_what_a_document_says_first() -> None:
         "No I/O",
         "Slow ratio",
     ]
-    assert Part("transfer", "", 0.256, "1", "#000").percent == "26 %"
+    assert TimeShare("transfer", "", 0.256, "1", "#000").percent == "26 %"
     section = Section("Mirrors", identity="mirrors")
     document = Document("t", "s", opening, (section,))
     assert (document.section("mirrors"), document.section("heat")) == (section, None)

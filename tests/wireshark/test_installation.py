@@ -27,7 +27,7 @@ def folders(tmp_path: Path) -> Folders:
     return Folders(tmp_path / "config" / "wireshark", tmp_path / "lib" / "plugins", tmp_path / "lib" / "extcap")
 
 
-def states(results: list[installation.Result]) -> dict[str, str]:
+def states(results: list[installation.FileState]) -> dict[str, str]:
     return {result.path.name: result.state for result in results}
 
 

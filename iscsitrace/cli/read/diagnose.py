@@ -127,13 +127,13 @@ def command(
 
     Of many sessions the worst are shown in full, and the others as a table by headline. The JSON document has them all.
     """
-    asked = _Asked(fail_on, top, sessions, names, is_short=is_short, is_verbose=is_verbose)
+    asked = _DiagnoseOptions(fail_on, top, sessions, names, is_short=is_short, is_verbose=is_verbose)
     made = partial(_diagnosed, asked=asked, is_json=is_json)
     groups.tell(capture_input.groups(NEEDED), made, _overview, is_json=is_json, many=_MANY)
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _DiagnoseOptions:
     """What a person asks to see."""
 
     fail_on: tuple[str, ...]
@@ -150,18 +150,18 @@ def _overview(ends: Sequence[tuple[Sequence[str], Headline | None, str]]) -> Sec
     return diagnose.overview(ends)
 
 
-def _diagnosed(part: CaptureInput, asked: _Asked, *, is_json: bool) -> groups.End:
+def _diagnosed(part: CaptureInput, asked: _DiagnoseOptions, *, is_json: bool) -> groups.GroupResult:
     trace = part.read(NEEDED, loading=_LATER)
     from iscsitrace.diagnosis.examination import examine_trace
     from iscsitrace.show import diagnose
-    from iscsitrace.show.shown import Choice, Shown
+    from iscsitrace.show.shown import Shown, ShowOptions
 
     diagnosis = examine_trace(trace)
     wanted = set(asked.fail_on)
     failed = sorted({*(diagnosis.problems if _ANY in wanted else ()), *(diagnosis.found & wanted)})
     document: dict[str, Any] | None = None
     sections: Iterator[Section] = iter(())
-    choice = Choice(asked.top, asked.sessions, is_verbose=asked.is_verbose)
+    choice = ShowOptions(asked.top, asked.sessions, is_verbose=asked.is_verbose)
     if is_json:
         document = diagnose.as_dict(trace, diagnosis, asked.names, asked.sessions)
         document |= {"fail_on": list(asked.fail_on), "failed": failed}
@@ -172,4 +172,4 @@ def _diagnosed(part: CaptureInput, asked: _Asked, *, is_json: bool) -> groups.En
     else:
         sections = diagnose.sections(trace, diagnosis, choice)
     code = EXIT_FINDING if failed else 0 if part.has_iscsi(trace) else EXIT_NO_ISCSI
-    return groups.End(part.sources, code, document, diagnosis.headline, sections)
+    return groups.GroupResult(part.sources, code, document, diagnosis.headline, sections)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class End:
+class GroupResult:
     """How a command ended for captures that belong together."""
 
     sources: tuple[str, ...]
@@ -33,7 +33,7 @@ class End:
 
 def tell(
     parts: Sequence[CaptureInput],
-    made: Callable[[CaptureInput], End],
+    made: Callable[[CaptureInput], GroupResult],
     overview: Callable[[Sequence[tuple[Sequence[str], Any, str]]], Section],
     *,
     is_json: bool,
@@ -64,7 +64,9 @@ def tell(
         raise click.exceptions.Exit(code)
 
 
-def _end_of(part: CaptureInput, made: Callable[[CaptureInput], End], *, is_json: bool, is_alone: bool) -> End:
+def _end_of(
+    part: CaptureInput, made: Callable[[CaptureInput], GroupResult], *, is_json: bool, is_alone: bool
+) -> GroupResult:
     try:
         return made(part)
     except CaptureUnreadable as error:
@@ -72,4 +74,4 @@ def _end_of(part: CaptureInput, made: Callable[[CaptureInput], End], *, is_json:
             raise
         if is_json:
             say(f"iscsitrace: {error}", err=True)
-        return End(part.sources, error.exit_code, error=str(error))
+        return GroupResult(part.sources, error.exit_code, error=str(error))

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from iscsitrace.cli.sections import Section, option
+from iscsitrace.cli.sections import OptionSection, option
 from iscsitrace.cli.units import Duration, Quantity, Rate, Share, Size
 from iscsitrace.errors import InputInvalid
 
@@ -124,12 +124,12 @@ _OPTIONS: Final[dict[str, tuple[tuple[str, str, Any, str], ...]]] = {
 }
 
 
-def sections(*, has_several: bool) -> tuple[Section[dict[str, Any]], ...]:
+def sections(*, has_several: bool) -> tuple[OptionSection[dict[str, Any]], ...]:
     """The options, with one value or ``has_several``; a section is the values of the given ones, by parameter."""
     return tuple(_section(title, has_several=has_several) for title in _OPTIONS)
 
 
-def _section(title: str, *, has_several: bool) -> Section[dict[str, Any]]:
+def _section(title: str, *, has_several: bool) -> OptionSection[dict[str, Any]]:
     made = [
         option(f"--{name}", key, type=Several(kind) if has_several else kind, help=text)
         for name, key, kind, text in _OPTIONS[title]
@@ -139,7 +139,7 @@ def _section(title: str, *, has_several: bool) -> Section[dict[str, Any]]:
         text = f"A mirror: the delay to each target{again}. The targets share the line."
         kind = Several(Duration())
         made.insert(1, option("--target-delay", "target_delays_ns", type=kind, multiple=has_several, help=text))
-    return Section(title, _given, *made)
+    return OptionSection(title, _given, *made)
 
 
 def _given(**values: Any) -> dict[str, Any]:

@@ -69,13 +69,13 @@ def command(
         raise click.UsageError("--link-rate and --socket compare sessions: use them without --by, or with --json")
     tables = (*RECOGNISING, "budget") if names else RECOGNISING
     parts = capture_input.groups(tables) if capture_input.folders else [capture_input]
-    asked = _Asked(names, yardsticks(link_bps, baselines), top, is_json=is_json, is_verbose=is_verbose)
+    asked = _SummaryOptions(names, yardsticks(link_bps, baselines), top, is_json=is_json, is_verbose=is_verbose)
     made = partial(_summarised, tables=tables, asked=asked)
     groups.tell(parts, made, _overview, is_json=is_json, many=2)
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _SummaryOptions:
     """What a person asks to see."""
 
     names: tuple[str, ...]
@@ -91,7 +91,7 @@ def _overview(ends: Sequence[tuple[Sequence[str], tuple[object, ...] | None, str
     return summary.overview(ends)
 
 
-def _summarised(part: CaptureInput, tables: Sequence[str], asked: _Asked) -> groups.End:
+def _summarised(part: CaptureInput, tables: Sequence[str], asked: _SummaryOptions) -> groups.GroupResult:
     trace = part.read(tables, loading=["iscsitrace.show.summary"])
     from iscsitrace.show import summary
 
@@ -104,4 +104,4 @@ def _summarised(part: CaptureInput, tables: Sequence[str], asked: _Asked) -> gro
         if not asked.is_json:
             sections = tuple(summary.sections(document, asked.top, is_verbose=asked.is_verbose))
     code = 0 if part.has_iscsi(trace) else EXIT_NO_ISCSI
-    return groups.End(part.sources, code, document, summary.in_brief(trace), sections)
+    return groups.GroupResult(part.sources, code, document, summary.in_brief(trace), sections)

@@ -12,7 +12,7 @@ from iscsitrace.show.terminal import show_heading, show_json, show_line, show_ta
 
 if TYPE_CHECKING:
     from iscsitrace.wireshark.folders import Folders
-    from iscsitrace.wireshark.install import Result
+    from iscsitrace.wireshark.install import FileState
 
 
 @click.group(epilog="Example:  iscsitrace wireshark install")
@@ -137,7 +137,7 @@ def _show_next_steps() -> None:
         show_line(f"{number}. {step}")
 
 
-def _show_results(results: list[Result]) -> None:
+def _show_results(results: list[FileState]) -> None:
     show_table(("state", "file"), [(result.state, result.path) for result in results])
 
 
@@ -155,7 +155,7 @@ def _show_unless_loaded(is_loaded: bool | None) -> None:
         show_line("this tshark does not load the plugin: it was built without Lua, or Lua is disabled")
 
 
-def _document(folders: Folders, results: list[Result]) -> dict[str, Any]:
+def _document(folders: Folders, results: list[FileState]) -> dict[str, Any]:
     from iscsitrace import __version__
     from iscsitrace.tables.schema import SCHEMA_VERSION
     from iscsitrace.wireshark import install as installation

@@ -11,7 +11,7 @@ import click
 from iscsitrace.cli.output import quiet
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.show.line import say
-from iscsitrace.show.progress import Progress
+from iscsitrace.show.progress import ProgressBar
 from iscsitrace.show.terminal import show_json, show_table
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def command(
             raise click.UsageError(f"no arm is called {arm!r}; there are {', '.join(known)}")
     points = [point for point in points if not arms or point.arm in arms]
     experiment.prepare(definition, points, directory, is_forced=is_forced)
-    watched = _Watched(Progress(definition.name, is_wanted=not is_quiet))
+    watched = _Watched(ProgressBar(definition.name, is_wanted=not is_quiet))
     count = jobs or os.cpu_count() or 1
     try:
         with wishing() as wish:
@@ -155,7 +155,7 @@ def command(
 class _Watched:
     """Shows the progress of an experiment on stderr, and reports a request to stop."""
 
-    def __init__(self, bar: Progress) -> None:
+    def __init__(self, bar: ProgressBar) -> None:
         self._bar = bar
         self.wish = StopWish()
 

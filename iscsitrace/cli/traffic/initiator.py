@@ -11,12 +11,12 @@ from typing import IO, Any, TypeVar
 import click
 
 from iscsitrace.cli.output import quiet
-from iscsitrace.cli.sections import Section, option
+from iscsitrace.cli.sections import OptionSection, option
 from iscsitrace.cli.stop_signals import StopWish, wishing
 from iscsitrace.cli.traffic import chap_options
 from iscsitrace.cli.traffic.setting_options import settings_section
 from iscsitrace.cli.traffic.settings_command import SettingsCommand
-from iscsitrace.cli.traffic.target_options import Fault, lists_faults
+from iscsitrace.cli.traffic.target_options import FaultOption, lists_faults
 from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
 from iscsitrace.cli.units import Duration, Size
@@ -24,7 +24,7 @@ from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import MODES
 from iscsitrace.show import initiator_results
-from iscsitrace.show.progress import Progress
+from iscsitrace.show.progress import ProgressBar
 from iscsitrace.show.terminal import show_json
 
 _EXIT_INTERRUPTED = 130
@@ -47,7 +47,7 @@ def _login(
     return {"chap": chap, "chap_of_target": chap_of_target, "chap_file": chap_file, "allows_short": allows_short}
 
 
-CHAP = Section(
+CHAP = OptionSection(
     "CHAP",
     _login,
     *chap_options.options(
@@ -58,7 +58,7 @@ CHAP = Section(
 )
 
 
-PINGS = Section(
+PINGS = OptionSection(
     "Pings",
     _pings,
     option("--ping-count", type=click.IntRange(min=1), default=10, show_default=True, help="NOP-Outs per session."),
@@ -83,13 +83,13 @@ def _faults(*, faults: tuple[Any, ...]) -> tuple[Any, ...]:
     return faults
 
 
-FAULTS = Section(
+FAULTS = OptionSection(
     "Faults",
     _faults,
     option(
         "--fault",
         "faults",
-        type=Fault(on="initiator"),
+        type=FaultOption(on="initiator"),
         multiple=True,
         help="A rule of RFC 7143 that the initiator breaks, like S1 or D4,every=3. Repeatable.",
     ),
@@ -258,7 +258,7 @@ def _carry_out(
         lines = stack.enter_context(_created(tcp_info_file)) if tcp_info_file else None
         samples = TcpSamples(has_columns=truth_path is not None, lines=lines)
         wish = stack.enter_context(wishing())
-        progress = Progress(mode, is_wanted=not is_quiet)
+        progress = ProgressBar(mode, is_wanted=not is_quiet)
         stack.callback(progress.close)
         watch = _watcher(wish, samples if files else None, progress)
         found = traffic.run_initiator(settings, watch, period_ns=_PERIOD_NS if files else traffic.PERIOD_NS)
@@ -320,7 +320,7 @@ def _created(file: Path) -> Iterator[IO[str]]:
         raise
 
 
-def _watcher(wish: StopWish, samples: Any, progress: Progress) -> Any:
+def _watcher(wish: StopWish, samples: Any, progress: ProgressBar) -> Any:
     def watch(seen: dict[str, Any], descriptors: list[tuple[int, int, bool]]) -> bool:
         if samples is not None:
             samples.take(descriptors)

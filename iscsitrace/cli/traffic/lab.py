@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.sections import Section, option
+from iscsitrace.cli.sections import OptionSection, option
 from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.traffic import experiment, run_options
 from iscsitrace.cli.traffic.link_options import LINK, PATHS
@@ -29,7 +29,7 @@ from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import OPERATIONS
 from iscsitrace.show import initiator_results, run_results
 from iscsitrace.show.line import say
-from iscsitrace.show.progress import Progress
+from iscsitrace.show.progress import ProgressBar
 from iscsitrace.show.terminal import show_json
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _of_guests(**values: Any) -> dict[str, Any]:
     return values
 
 
-GUESTS = Section(
+GUESTS = OptionSection(
     "Guests",
     _of_guests,
     option(
@@ -118,7 +118,7 @@ def _captures(*, capture_at: str, is_bypassed: bool) -> dict[str, Any]:
     return {"capture_at": _CAPTURED.get(capture_at, (capture_at,)), "is_bypassed": is_bypassed}
 
 
-CAPTURES = Section(
+CAPTURES = OptionSection(
     "Real world",
     _captures,
     option(
@@ -260,7 +260,7 @@ def run(
     settings["client"]["workload"] = lasting(settings["client"]["workload"], faults)
     settings["world"] |= structs.fields_of_world(PACKETS.take(values))
     del settings["world"]["limit_ns"]
-    progress = Progress("running", is_wanted=not is_quiet)
+    progress = ProgressBar("running", is_wanted=not is_quiet)
     with wishing() as wish, ExitStack() as stack:
         stack.callback(progress.close)
 

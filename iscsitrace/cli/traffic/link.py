@@ -79,7 +79,7 @@ def command(
     name = f"{initiator_tap} to {target_tap}"
     with wishing() as wish:
         end_s = None if seconds is None else time.monotonic() + seconds
-        run = _Run(name, settings, wish, end_s)
+        run = _LinkThread(name, settings, wish, end_s)
         log = run.wait()
     truth_file.pack_busy_times(log["link"])
     if log_path:
@@ -94,7 +94,7 @@ def _tap(text: str) -> dict[str, str | None]:
     return {"name": name, "namespace": str(_NAMESPACES / namespace) if colon else None}
 
 
-class _Run:
+class _LinkThread:
     """The link in a second thread. The main thread stays free for signals."""
 
     def __init__(self, name: str, settings: dict[str, Any], wish: StopWish, end_s: float | None) -> None:

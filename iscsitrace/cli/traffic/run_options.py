@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from iscsitrace.cli.output import quiet
-from iscsitrace.cli.sections import Section
+from iscsitrace.cli.sections import OptionSection
 from iscsitrace.cli.traffic.link_options import LINK, PATHS
 from iscsitrace.cli.traffic.setting_options import Values
 from iscsitrace.cli.traffic.settings_command import SettingsCommand, name_of
@@ -96,7 +96,7 @@ def _checked_paths(values: Values, world: dict[str, Any]) -> dict[str, Any]:
     return world
 
 
-def refuse(sections: tuple[Section[Any], ...], taken: set[str], program: str) -> None:
+def refuse(sections: tuple[OptionSection[Any], ...], taken: set[str], program: str) -> None:
     """A usage error for settings that a program does not have."""
     ctx, given = click.get_current_context(), click.core.ParameterSource
     assert isinstance(ctx.command, SettingsCommand)  # noqa: S101 -- these sections are in no other command

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.sections import Option, Section, option
+from iscsitrace.cli.sections import Option, OptionSection, option
 from iscsitrace.cli.units import Quantity, Typed
 from iscsitrace.lab.settings import kinds
 from iscsitrace.lab.settings.kinds import Value, ValueKind
@@ -81,7 +81,7 @@ def settings_section(
     *parts: str | Option,
     own: Mapping[str, Option] | None = None,
     limited: Mapping[str, ValueKind] | None = None,
-) -> Section[Values]:
+) -> OptionSection[Values]:
     """A section of options: of settings, of whole sections of settings, and others whose values are settings.
 
     ``own`` are options, and ``limited`` kinds of options, instead of those of the table. The section takes the values
@@ -110,7 +110,7 @@ def settings_section(
                 found |= dict(value)
         return found
 
-    return Section(title, values_of, *options)
+    return OptionSection(title, values_of, *options)
 
 
 def _value(name: str, typed: Any) -> Any:

@@ -14,7 +14,7 @@ from iscsitrace.cli.traffic.target_options import faults_of, lists_faults
 from iscsitrace.lab.settings import structs
 from iscsitrace.show import initiator_results, run_results
 from iscsitrace.show.line import say
-from iscsitrace.show.progress import Progress
+from iscsitrace.show.progress import ProgressBar
 from iscsitrace.show.terminal import show_json
 
 _DEFAULT_BYTES = 16 << 20
@@ -58,7 +58,7 @@ def command(
         workload["total_bytes"] = None if workload["duration_ns"] else _DEFAULT_BYTES
     settings["world"] |= {"is_untapped": False} | structs.fields_of_world(WORLD.take(values))
     settings["world"]["limit_ns"] = max(structs.LIMIT_NS, 2 * (workload["duration_ns"] or 0))
-    progress = Progress("simulating", is_wanted=not is_quiet)
+    progress = ProgressBar("simulating", is_wanted=not is_quiet)
     try:
         truth = simulation.run(
             settings,

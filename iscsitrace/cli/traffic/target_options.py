@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from iscsitrace.cli.sections import Section, option
+from iscsitrace.cli.sections import OptionSection, option
 from iscsitrace.cli.traffic import chap_options
 from iscsitrace.cli.traffic.setting_options import Named, SettingsOption, Values, of_section, settings_section
 from iscsitrace.cli.units import Quantity
@@ -18,7 +18,7 @@ from iscsitrace.lab.settings import structs
 from iscsitrace.wording.quantities import SIZES, TIME, parse_count, parse_quantity
 
 if TYPE_CHECKING:
-    from iscsitrace.lab.faults.fault import Fault as FaultOfRun
+    from iscsitrace.lab.faults.fault import Fault
 
 _MEDIA = {"ram": "ram", "sparse": "sparse", "null": "null_zeros", "address": "null_address"}
 _LUN_SIZES = SIZES | {"T": 1 << 40, "TB": 10**12}
@@ -50,7 +50,7 @@ class LogicalUnit(Quantity):
         return {"medium": _MEDIA[medium or "sparse"], "size_bytes": found}
 
 
-class Fault(Quantity):
+class FaultOption(Quantity):
     """A fault of single commands, ``FAULT[,nth=N|every=N][,operation=read][,by=20ms][,sense=3/11/00][,reason=4]``, to a
     rule of the core; ``NAME[,DETAIL=VALUE...]`` to a fault of the run.
     """
@@ -61,14 +61,12 @@ class Fault(Quantity):
         self._on = on
         """The only host that there is."""
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> dict[str, Any] | FaultOfRun:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dict[str, Any] | Fault:
         """The rule or the fault; fails with a line that lists its details."""
         from iscsitrace.lab import fault_catalogue as catalogue
 
         if not isinstance(value, str):
-            found: dict[str, Any] | FaultOfRun = value
+            found: dict[str, Any] | Fault = value
             return found
         fault, *details = value.split(",")
         if fault not in (*_FAULTS, *catalogue.KINDS):
@@ -135,7 +133,7 @@ def lists_faults(*worlds: str) -> Callable[[_Function], _Function]:
     return click.option("--list-faults", is_flag=True, is_eager=True, expose_value=False, callback=show, help=help_text)
 
 
-def faults_of(values: Mapping[str, Any]) -> list[FaultOfRun]:
+def faults_of(values: Mapping[str, Any]) -> list[Fault]:
     """The faults of the run among the values of options, without those of single commands."""
     return [each for each in values["faults"] if not isinstance(each, dict)]
 
@@ -148,7 +146,7 @@ def _device(
     chap_of_target: chap_options.Account | None,
     chap_file: Path | None,
     allows_short: bool,
-    faults: tuple[dict[str, Any] | FaultOfRun, ...],
+    faults: tuple[dict[str, Any] | Fault, ...],
 ) -> dict[str, Any]:
     return {
         "logical_units": [unit | {"block_bytes": int(block_length)} for unit in logical_units],
@@ -157,7 +155,7 @@ def _device(
     }
 
 
-DEVICE = Section(
+DEVICE = OptionSection(
     "Target",
     _device,
     option(
@@ -185,7 +183,7 @@ DEVICE = Section(
     option(
         "--fault",
         "faults",
-        type=Fault(),
+        type=FaultOption(),
         multiple=True,
         help="What happens to the run, like black-out,at=2s,for=12s, or to single commands, like busy,every=3; "
         "`iscsitrace docs faults` lists them with details. Repeatable.",

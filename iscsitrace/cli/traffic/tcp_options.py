@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.sections import Section, option
+from iscsitrace.cli.sections import OptionSection, option
 from iscsitrace.cli.traffic.setting_options import Named, Values, settings_section
 from iscsitrace.cli.units import Size
 from iscsitrace.lab.settings.kinds import ValueKind, one_of
@@ -32,7 +32,7 @@ def _sockets(
 
 _MSS = SETTINGS["tcp.mss"].kind
 
-SOCKETS = Section(
+SOCKETS = OptionSection(
     "Sockets (the kernel's defaults if not set)",
     _sockets,
     option("--congestion-control", metavar="NAME", help="TCP_CONGESTION, like reno or cubic."),
@@ -43,7 +43,7 @@ SOCKETS = Section(
 )
 
 
-def _hosts(controls: ValueKind) -> Section[Values]:
+def _hosts(controls: ValueKind) -> OptionSection[Values]:
     return settings_section(
         "TCP of both hosts",
         "tcp",

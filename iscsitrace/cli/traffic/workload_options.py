@@ -33,7 +33,7 @@ class Digests(Quantity):
         return [self._WORDS[word] for word in words]
 
 
-class Connections(Quantity):
+class CountOrSearch(Quantity):
     """A number, or ``auto``, ``auto:model``, ``auto:golden``: the run searches for the number."""
 
     name = f"1-{MOST_CONNECTIONS}|auto[:RULE]"
@@ -66,7 +66,7 @@ WORKLOAD = settings_section(
     own={
         "workload.connections": option(
             "--connections",
-            type=Connections(),
+            type=CountOrSearch(),
             default="1",
             show_default=True,
             help="Connections per session (MC/S). With auto the run searches for the best number: by the model "
