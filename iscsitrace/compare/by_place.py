@@ -10,7 +10,7 @@ from typing import Any
 
 from iscsitrace.tables.trace import Trace
 from iscsitrace.taps import places
-from iscsitrace.taps.places import PLACES, Place, PlaceFinding, Verdict
+from iscsitrace.taps.places import PLACES, Place, PlaceFinding, TimePlaces
 from iscsitrace.taps.reading import TappedTrace
 
 
@@ -18,8 +18,8 @@ from iscsitrace.taps.reading import TappedTrace
 class ByPlace:
     """The places of two sessions, A and B."""
 
-    a: Verdict
-    b: Verdict
+    a: TimePlaces
+    b: TimePlaces
     findings: dict[str, list[PlaceFinding]]
     """By ``a`` and ``b``: the problems with a place, of the network or of this session."""
 
@@ -51,7 +51,7 @@ def compare(trace_a: Trace, trace_b: Trace, session_a: int, session_b: int) -> B
     return ByPlace(a, b, {"a": findings_a, "b": findings_b}) if a and b else None
 
 
-def _of_session(trace: Trace, session: int) -> tuple[Verdict | None, list[PlaceFinding]]:
+def _of_session(trace: Trace, session: int) -> tuple[TimePlaces | None, list[PlaceFinding]]:
     if not isinstance(trace, TappedTrace):
         return None, []
     verdict = next((each for each in places.verdicts(trace) if each.session == session), None)

@@ -26,7 +26,7 @@ from iscsitrace.tables.table import Source, Table
 Array = NDArray[Any]
 
 
-class Part(NamedTuple):
+class StoryShare(NamedTuple):
     """The part of a story that belongs to one value."""
 
     key: int | str
@@ -39,7 +39,7 @@ class Part(NamedTuple):
 class Belonging:
     """The parts of each story by one attribute."""
 
-    parts: Sequence[Sequence[Part]]
+    parts: Sequence[Sequence[StoryShare]]
     """By place of the story."""
     labels: Mapping[int | str, str] = field(default_factory=dict)
     """Of keys that are no labels themselves."""
@@ -71,7 +71,7 @@ def _by_end(name: str, source: Source, stories: Stories) -> Belonging:
         return named or dict.fromkeys(only.get(address, address) for address in addresses)
 
     every = zip(stories.all, stories.verdicts, strict=True)
-    return Belonging([[Part(label, 1.0, verdict.jobs_ns) for label in labels(story)] for story, verdict in every])
+    return Belonging([[StoryShare(label, 1.0, verdict.jobs_ns) for label in labels(story)] for story, verdict in every])
 
 
 def _address(row: Mapping[str, Any], name: str) -> str:
@@ -97,7 +97,7 @@ def _by_unit(name: str, source: Source, stories: Stories) -> Belonging:
         session, place = divmod(pair, len(told.labels))
         used.setdefault(session, []).append((place, lun, amount_ns))
 
-    def parts(number: int, story: Story) -> list[Part]:
+    def parts(number: int, story: Story) -> list[StoryShare]:
         own: dict[int, int] = {}
         unit: dict[int, int] = {}
         for session in story.numbers:
@@ -108,7 +108,7 @@ def _by_unit(name: str, source: Source, stories: Stories) -> Belonging:
         lost = dict.fromkeys(hit, 1.0)
         if len(own) > 1 and (waited_ns := lost_by_unit(story, stories.verdicts[number])):
             lost = {place: waited_ns.get(place, 0.0) for place in hit}
-        return [Part(place, lost.get(place, 0.0), amount_ns) for place, amount_ns in own.items()]
+        return [StoryShare(place, lost.get(place, 0.0), amount_ns) for place, amount_ns in own.items()]
 
     budget = source("budget")
     waits_ns: dict[str, dict[int, dict[int, float]]] = {}
@@ -166,7 +166,7 @@ def _by_hour(_: str, source: Source, stories: Stories) -> Belonging:
                 own[hour] = own.get(hour, 0.0) + amount_ns
         times = [(row["time_first_ns"], row["time_last_ns"]) for row in story.connections]
         lost = _shares(verdict.spans) or _normed(own) or _shares(times[:1])
-        found.append([Part(hour, lost.get(hour, 0.0), own.get(hour, 0.0)) for hour in sorted({*own, *lost})])
+        found.append([StoryShare(hour, lost.get(hour, 0.0), own.get(hour, 0.0)) for hour in sorted({*own, *lost})])
     hours = {part.key for parts in found for part in parts}
     return Belonging(found, {hour: hour_label(int(hour)) for hour in hours})
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from iscsitrace.diagnosis import belonging
-from iscsitrace.diagnosis.belonging import Part
+from iscsitrace.diagnosis.belonging import StoryShare
 from iscsitrace.diagnosis.headline import Verdict
 from iscsitrace.diagnosis.opinions import Stories
 from iscsitrace.tables.table import Source
@@ -49,7 +49,7 @@ class Group:
         found = [Tally(*said, count) for said, count in self._counts.items()]
         return sorted(found, key=lambda each: -each.session_count)
 
-    def add(self, verdict: Verdict, part: Part, label: str, count: int) -> None:
+    def add(self, verdict: Verdict, part: StoryShare, label: str, count: int) -> None:
         """Adds the part of a story that is in this group; ``count`` are its sessions."""
         lost_ns = (verdict.cost_ns or 0.0) * part.lost
         self.lost_ns += lost_ns

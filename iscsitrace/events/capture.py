@@ -25,7 +25,7 @@ shortest outage."""
 NULL_UINT32: Final = null_value("uint32")
 
 
-class Capture:
+class EventSource:
     """The tables of a trace, and for each connection what its events need."""
 
     def __init__(self, table: Source) -> None:
@@ -121,7 +121,7 @@ _ELSEWHERE: Final = ("cycle_incomplete", "capture_gap_bytes", "unexplained_bytes
 """Counters of what has events of its own, and of bytes that other counters count as holes."""
 
 
-def events(capture: Capture) -> Iterator[Batch]:
+def events(capture: EventSource) -> Iterator[Batch]:
     """What the capture misses, digest errors, and the commands in flight at its end."""
     counters = capture.table("counters")
     rows = [row for row in counters.rows() if row["count"] and row["name"] not in _ELSEWHERE]
@@ -145,7 +145,7 @@ def events(capture: Capture) -> Iterator[Batch]:
     yield _end(capture)
 
 
-def _counted(capture: Capture, kind: str, rows: list[dict[str, Any]], texts: list[str]) -> Batch:
+def _counted(capture: EventSource, kind: str, rows: list[dict[str, Any]], texts: list[str]) -> Batch:
     null_frame = null_value("uint64")
     frames = np.array(
         [null_frame if row["first_frame"] is None else row["first_frame"] for row in rows], dtype=np.uint64
@@ -170,7 +170,7 @@ def _counted(capture: Capture, kind: str, rows: list[dict[str, Any]], texts: lis
     )
 
 
-def _end(capture: Capture) -> Batch:
+def _end(capture: EventSource) -> Batch:
     """Sessions with commands in flight at the end, of connections that nobody closed."""
     cycles = capture.table("cycles")
     is_fresh = capture.is_open & ~cycles.raw("is_aborted") & known(cycles, "session")
@@ -190,7 +190,7 @@ def _end(capture: Capture) -> Batch:
 ENDS: Final = ("fin_to_target_ns", "fin_to_initiator_ns", "rst_to_target_ns", "rst_to_initiator_ns")
 
 
-def is_closed(capture: Capture) -> Array:
+def is_closed(capture: EventSource) -> Array:
     """Which connections had a FIN or a RST."""
     rows = capture.connections
     return np.asarray(np.logical_or.reduce([known(rows, name) for name in ENDS]))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.events.batch import Batch, texts
-from iscsitrace.events.capture import LONG_NS, Capture
+from iscsitrace.events.capture import LONG_NS, EventSource
 from iscsitrace.measure.data_commands import is_operation
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
@@ -25,7 +25,7 @@ _CODES: Final = CATEGORIES["ended_by"]
 _CAPTURE_END: Final = _CODES.index("capture_end")
 
 
-def events(capture: Capture) -> Iterator[Batch]:
+def events(capture: EventSource) -> Iterator[Batch]:
     """All of them."""
     yield from _statuses(capture.table("cycles"))
     yield _without_status(capture)
@@ -84,7 +84,7 @@ _HOW: Final = {
 """By ``ended_by``."""
 
 
-def _without_status(capture: Capture) -> Batch:
+def _without_status(capture: EventSource) -> Batch:
     cycles = capture.table("cycles")
     rows = cycles.select(capture.is_open & (cycles.raw("ended_by") != _CODES.index("status")))
     # a live pass has not seen the end of those in flight

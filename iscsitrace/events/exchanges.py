@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.events.batch import Batch, texts
-from iscsitrace.events.capture import ENDS, Capture
+from iscsitrace.events.capture import ENDS, EventSource
 from iscsitrace.measure.lacking import may_lack_pdus
 from iscsitrace.measure.nops import awaited_until, is_late
 from iscsitrace.measure.violations import Violated, violated
@@ -27,7 +27,7 @@ _ASYNC_SEVERITIES: Final = {0: "warning", 1: "warning", 2: "error", 3: "error", 
 """By AsyncEvent (RFC 7143 section 11.9.1)."""
 
 
-def events(capture: Capture) -> Iterator[Batch]:
+def events(capture: EventSource) -> Iterator[Batch]:
     """All of them."""
     yield _nops(capture)
     yield _task_management(capture)
@@ -36,12 +36,12 @@ def events(capture: Capture) -> Iterator[Batch]:
     yield _violations(capture)
 
 
-def _own(capture: Capture, table: Table) -> dict[str, Array]:
+def _own(capture: EventSource, table: Table) -> dict[str, Array]:
     connections = table.raw("connection")
     return {"session": capture.session_of(connections), "connection": connections}
 
 
-def _nops(capture: Capture) -> Batch:
+def _nops(capture: EventSource) -> Batch:
     nops = capture.table("nops")
     nops = nops.select(nops.raw("is_ping"))
     connections = nops.raw("connection")
@@ -71,7 +71,7 @@ def _nops(capture: Capture) -> Batch:
     )
 
 
-def _closed_ns(capture: Capture, nops: Table) -> Array:
+def _closed_ns(capture: EventSource, nops: Table) -> Array:
     """The first FIN or RST of the sender of each NOP; the largest int64 where there is none."""
     rows = capture.connections.select(capture.row_of(nops.raw("connection")))
     closed = {
@@ -86,7 +86,7 @@ def _closed_ns(capture: Capture, nops: Table) -> Array:
 _NEVER: Final = np.iinfo(np.int64).max
 
 
-def _task_management(capture: Capture) -> Batch:
+def _task_management(capture: EventSource) -> Batch:
     rows, cycles = capture.table("task_management"), capture.table("cycles")
     rows = rows.select(known(rows, "request_ns"))
     has_cycle = known(rows, "referenced_cycle")
@@ -118,7 +118,7 @@ def _task_management(capture: Capture) -> Batch:
     )
 
 
-def _rejects(capture: Capture) -> Batch:
+def _rejects(capture: EventSource) -> Batch:
     rows = capture.table("rejects")
     rows = rows.select(known(rows, "time_ns"))
     no_opcode = null_value("uint8")
@@ -136,7 +136,7 @@ def _rejects(capture: Capture) -> Batch:
     )
 
 
-def _messages(capture: Capture) -> Batch:
+def _messages(capture: EventSource) -> Batch:
     rows = capture.table("asyncs")
     rows = rows.select(known(rows, "time_ns"))
     return Batch(
@@ -150,7 +150,7 @@ def _messages(capture: Capture) -> Batch:
     )
 
 
-def _violations(capture: Capture) -> Batch:
+def _violations(capture: EventSource) -> Batch:
     """One event of each rule, side and connection."""
     found = [each for each in violated(capture.table("violations"), {}) if each.time_ns is not None]
     columns = ("time_ns", "until_ns", "frame", "connection", "cycle")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.events.batch import Batch, distinct, texts
-from iscsitrace.events.capture import ENDS, LONG_NS, NULL_UINT32, Capture, is_closed
+from iscsitrace.events.capture import ENDS, LONG_NS, NULL_UINT32, EventSource, is_closed
 from iscsitrace.measure.lacking import may_lack_pdus
 from iscsitrace.relate import portals
 from iscsitrace.relate.offers import do_not_agree, is_rejected
@@ -30,7 +30,7 @@ _PORTALS_SHOWN: Final = 8
 """Portals of one answer to SendTargets that are listed."""
 
 
-def events(capture: Capture) -> Iterator[Batch]:
+def events(capture: EventSource) -> Iterator[Batch]:
     """All of them."""
     mismatches = _mismatches(capture)
     yield from _answered(capture, without=mismatches.connection)
@@ -41,12 +41,12 @@ def events(capture: Capture) -> Iterator[Batch]:
     yield _logouts(capture)
 
 
-def _own(capture: Capture, table: Table) -> dict[str, Array]:
+def _own(capture: EventSource, table: Table) -> dict[str, Array]:
     connections = table.raw("connection")
     return {"session": capture.session_of(connections), "connection": connections}
 
 
-def _answered(capture: Capture, *, without: Array | None) -> Iterator[Batch]:
+def _answered(capture: EventSource, *, without: Array | None) -> Iterator[Batch]:
     """Logins that the target accepted, redirected or refused.
 
     An initiator does not take a login with keys that do not agree: ``without`` are these connections.
@@ -67,11 +67,11 @@ def _answered(capture: Capture, *, without: Array | None) -> Iterator[Batch]:
     yield _batch(capture, "login_refused", refused, texts(_refusal, *columns))
 
 
-def _batch(capture: Capture, kind: str, logins: Table, text: Array) -> Batch:
+def _batch(capture: EventSource, kind: str, logins: Table, text: Array) -> Batch:
     return Batch(kind, logins.raw("response_ns"), text, frame=logins.raw("response_frame"), **_own(capture, logins))
 
 
-def _accepted(capture: Capture, logins: Table) -> Array:
+def _accepted(capture: EventSource, logins: Table) -> Array:
     connections = logins.raw("connection")
     sessions = capture.session_of(connections)
     columns = [capture.of_session(name, sessions) for name in ("target_name", "auth_method", "session_type")]
@@ -90,7 +90,7 @@ def _accepted(capture: Capture, logins: Table) -> Array:
     return texts(word, *columns)
 
 
-def _redirected(capture: Capture, logins: Table) -> Array:
+def _redirected(capture: EventSource, logins: Table) -> Array:
     parameters = capture.table("parameters")
     rows = parameters.select((parameters.raw("key") == "TargetAddress") & known(parameters, "target_value"))
     addresses = dict(zip(rows.raw("connection").tolist(), rows.raw("target_value").tolist(), strict=True))
@@ -108,7 +108,7 @@ def _refusal(target: str, status_class: int, detail: int, text: str) -> str:
     return f"login to {target or 'the target'} refused: {text} ({status_class:02X}{detail:02X}h)"
 
 
-def _unfinished(capture: Capture) -> Batch:
+def _unfinished(capture: EventSource) -> Batch:
     """The last login exchange of each connection that was neither accepted, redirected nor refused."""
     logins = capture.table("logins")
     is_answered = known(logins, "response_ns") & known(logins, "status_class")
@@ -148,7 +148,7 @@ def _unfinished(capture: Capture) -> Batch:
     )
 
 
-def _mismatches(capture: Capture) -> Batch:
+def _mismatches(capture: EventSource) -> Batch:
     """Keys of which the offers of both sides have no value in common, or that one side rejected."""
     parameters = capture.table("parameters")
     both = known(parameters, "initiator_value") & known(parameters, "target_value")
@@ -192,7 +192,7 @@ def _mismatch(key: str, initiator: str, target: str) -> str:
     return f"no common {key}: the initiator offers {initiator}, the target {target}"
 
 
-def _replaced(capture: Capture) -> Iterator[Batch]:
+def _replaced(capture: EventSource) -> Iterator[Batch]:
     """Sessions that took the place of another: of one still open, and of one that had ended."""
     sessions = capture.table("sessions")
     is_refused = sessions.raw("end") == CATEGORIES["session_end"].index("refused")
@@ -242,7 +242,7 @@ def _replacement(old: int, own: Sequence[dict[str, Any]], before: Sequence[dict[
     return f"the login of {by} ended session {old}, whose connection was still open"
 
 
-def _connections_of_sessions(capture: Capture) -> dict[int, list[dict[str, Any]]]:
+def _connections_of_sessions(capture: EventSource) -> dict[int, list[dict[str, Any]]]:
     """The connections of each session in order, each with the time of its first FIN or RST."""
     rows = capture.connections
     ends = [np.where(known(rows, name), rows.raw(name), _NEVER) for name in ENDS]
@@ -255,7 +255,7 @@ def _connections_of_sessions(capture: Capture) -> dict[int, list[dict[str, Any]]
     return found
 
 
-def _logged_in(capture: Capture) -> dict[int, tuple[int, int]]:
+def _logged_in(capture: EventSource) -> dict[int, tuple[int, int]]:
     """Time and frame of the first successful login of each session."""
     logins = capture.table("logins")
     own = logins.select(
@@ -271,7 +271,7 @@ def _logged_in(capture: Capture) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _discovered(capture: Capture) -> Batch:
+def _discovered(capture: EventSource) -> Batch:
     exchanges = capture.table("texts")
     has_answer = known(exchanges, "response_ns")
     requests, responses = exchanges.raw("request_text"), exchanges.raw("response_text")
@@ -321,7 +321,7 @@ _RESPONSES: Final = ("success", "CID not found", "connection recovery is not sup
 """RFC 7143 section 11.15.1."""
 
 
-def _logouts(capture: Capture) -> Batch:
+def _logouts(capture: EventSource) -> Batch:
     rows = capture.table("logouts")
     rows = rows.select(known(rows, "request_ns"))
     has_answer = known(rows, "response_ns") & known(rows, "response")

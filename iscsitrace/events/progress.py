@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.events.batch import Batch, texts
-from iscsitrace.events.capture import Capture
+from iscsitrace.events.capture import EventSource
 from iscsitrace.measure.budget import PARTS, is_of_session
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.relate import outages, stories
@@ -25,13 +25,13 @@ LONG_RECOVERY_NS: Final = 200_000_000
 _TIMEOUT: Final = CATEGORIES["retransmission_cause"].index("timeout")
 
 
-def events(capture: Capture) -> Iterator[Batch]:
+def events(capture: EventSource) -> Iterator[Batch]:
     """All of them."""
     yield _outages(capture)
     yield _recoveries(capture)
 
 
-def of_stories(capture: Capture) -> list[outages.Outage]:
+def of_stories(capture: EventSource) -> list[outages.Outage]:
     """The outages of every story."""
     budget = capture.table("budget")
     rows = budget.select((budget.raw("part") == PARTS.index("outage")) & is_of_session(budget))
@@ -54,7 +54,7 @@ def of_stories(capture: Capture) -> list[outages.Outage]:
     return result
 
 
-def _progress(capture: Capture, story_of: Array) -> tuple[Array, Array, Array]:
+def _progress(capture: EventSource, story_of: Array) -> tuple[Array, Array, Array]:
     """The instants of progress in order of story and time, and the session and story of each."""
     cycles = capture.table("cycles")
     cycles = cycles.select(cycles.each(is_data_command) & known(cycles, "session"))
@@ -65,7 +65,7 @@ def _progress(capture: Capture, story_of: Array) -> tuple[Array, Array, Array]:
     return instants[order], sessions[order], own[order]
 
 
-def _outages(capture: Capture) -> Batch:
+def _outages(capture: EventSource) -> Batch:
     found = of_stories(capture)
     null_ns = null_value("int64")
     return Batch(
@@ -85,7 +85,7 @@ def _outage(outage: outages.Outage) -> str:
     return "outage: no I/O completes" + (f", also in {noun} {' and '.join(others)}" if others else "")
 
 
-def _recoveries(capture: Capture) -> Batch:
+def _recoveries(capture: EventSource) -> Batch:
     rows = capture.table("recoveries")
     has_end = known(rows, "time_last_ns")
     ends = np.where(has_end, rows.raw("time_last_ns"), rows.raw("time_first_ns"))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from iscsitrace.events import capture as capture_events
 from iscsitrace.events import commands, exchanges, logins, progress, tcp
 from iscsitrace.events.batch import Batch, distinct
-from iscsitrace.events.capture import Capture
+from iscsitrace.events.capture import EventSource
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
 from iscsitrace.tables.table import Source, Table, null_value
 from iscsitrace.wording.event_kinds import SEVERITY_OF
@@ -26,7 +26,7 @@ _SEVERITIES: Final = CATEGORIES["severity"]
 
 def events(source: Source) -> Table:
     """The events of a trace that was read with the tables NEEDED, in order of time."""
-    capture = Capture(source)
+    capture = EventSource(source)
     return _table([batch for family in FAMILIES for batch in family.events(capture) if len(batch)])
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.events.batch import Batch, texts
-from iscsitrace.events.capture import LONG_NS, Capture
+from iscsitrace.events.capture import LONG_NS, EventSource
 from iscsitrace.relate.portals import written
 from iscsitrace.relate.resets import is_of_a_device
 from iscsitrace.tables.nulls import known
@@ -22,7 +22,7 @@ _PLACES: Final = ("initiator_address", "target_address", "target_port")
 _NEVER: Final = np.iinfo(np.int64).max
 
 
-def events(capture: Capture) -> Iterator[Batch]:
+def events(capture: EventSource) -> Iterator[Batch]:
     """All of them, for connections that carry iSCSI or try to reach a portal."""
     yield _opened(capture)
     yield _refused(capture)
@@ -31,12 +31,12 @@ def events(capture: Capture) -> Iterator[Batch]:
     yield from _silent(capture)
 
 
-def _of(capture: Capture, which: Array) -> dict[str, Array]:
+def _of(capture: EventSource, which: Array) -> dict[str, Array]:
     rows = capture.connections
     return {"session": rows.raw("session")[which], "connection": rows.raw("connection")[which]}
 
 
-def _opened(capture: Capture) -> Batch:
+def _opened(capture: EventSource) -> Batch:
     rows = capture.connections
     which = np.flatnonzero(
         capture.is_ours & known(rows, "syn_ack_ns") & known(rows, "syn_ns") & ~rows.raw("is_refused")
@@ -58,7 +58,7 @@ def _opened(capture: Capture) -> Batch:
     )
 
 
-def _refused(capture: Capture) -> Batch:
+def _refused(capture: EventSource) -> Batch:
     rows = capture.connections
     which = np.flatnonzero(capture.is_ours & rows.raw("is_refused") & known(rows, "rst_to_initiator_ns"))
 
@@ -74,7 +74,7 @@ def _refused(capture: Capture) -> Batch:
     )
 
 
-def _unanswered(capture: Capture) -> Batch:
+def _unanswered(capture: EventSource) -> Batch:
     rows = capture.connections
     again = rows.raw("retransmitted_syns_to_target")
     syns = np.where(known(rows, "syn_ns"), rows.raw("syn_ns"), capture.end_ns)
@@ -96,7 +96,7 @@ def _unanswered(capture: Capture) -> Batch:
     )
 
 
-def _ended(capture: Capture) -> Iterator[Batch]:
+def _ended(capture: EventSource) -> Iterator[Batch]:
     """Every first RST of a host, and the first FIN where no RST came before it."""
     rows = capture.connections
     is_ours = capture.is_ours & ~rows.raw("is_refused")
@@ -137,7 +137,7 @@ def _ended(capture: Capture) -> Iterator[Batch]:
         )
 
 
-def _replaced_ns(capture: Capture) -> Array:
+def _replaced_ns(capture: EventSource) -> Array:
     """For each connection when another session took the place of its own: what comes later follows from that."""
     found = capture.replacements
     own = capture.connections.raw("session").tolist()
@@ -154,7 +154,7 @@ def _of_reset(rows: Table, name: str, side: str) -> Array:
     return np.where(is_device, device, f"the {side} reset the connection").astype(object)
 
 
-def _severity_of_end(capture: Capture) -> Array:
+def _severity_of_end(capture: EventSource) -> Array:
     """For each connection what its end is, if it comes before a logout; ``target``: a warning if the target did it.
 
     Many programs end a session without a logout when they have nothing in flight. A target does not.
@@ -171,7 +171,7 @@ def _severity_of_end(capture: Capture) -> Array:
     return np.where(np.isin(rows.raw("connection"), cycles.raw("connection")[open_commands]), "error", severities)
 
 
-def _silent(capture: Capture) -> Iterator[Batch]:
+def _silent(capture: EventSource) -> Iterator[Batch]:
     """Hosts that sent nothing more, while the other one retransmitted."""
     rows, again = capture.connections, capture.table("retransmissions")
     for side, direction in (("target", "to_target"), ("initiator", "to_initiator")):

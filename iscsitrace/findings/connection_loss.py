@@ -15,7 +15,7 @@ from iscsitrace.findings.history import History
 from iscsitrace.findings.login_attempts import end_of
 from iscsitrace.findings.partial_losses import partial_losses
 from iscsitrace.findings.recipes import LAN
-from iscsitrace.findings.session_loss import ENDS_BY_LOSS, Loss, losses, may_be_lost
+from iscsitrace.findings.session_loss import ENDS_BY_LOSS, SessionLoss, losses, may_be_lost
 from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.measure.intervals import covered_ns
 from iscsitrace.measure.violations import Violated
@@ -114,7 +114,7 @@ _AT_ONCE_NS: Final = 1_000_000_000
 """Losses of one cause are no further apart."""
 
 
-def _same_wait(found: Sequence[Loss]) -> str:
+def _same_wait(found: Sequence[SessionLoss]) -> str:
     """``Each time the initiator closed it 5.0 s after an unanswered NOP: a timer of the initiator.``; else empty."""
     waits = [
         (each.lost_ns - each.from_ns, each.end.by, each.unanswered.what)
@@ -129,7 +129,7 @@ def _same_wait(found: Sequence[Loss]) -> str:
     return f"Each time the {by} closed it {wording.time(min(times))} after an unanswered {what}: a timer of the {by}."
 
 
-def _last_pdu(history: History, loss: Loss) -> str:
+def _last_pdu(history: History, loss: SessionLoss) -> str:
     """The PDU upon which the connection may have been closed: the first of its type on it. Else empty."""
     if loss.end is None or loss.unanswered or loss.end.hop_limits:
         return ""
@@ -146,7 +146,7 @@ def _last_pdu(history: History, loss: Loss) -> str:
     return ""
 
 
-def _with_others(history: History, loss: Loss) -> str:
+def _with_others(history: History, loss: SessionLoss) -> str:
     """``3 other sessions of this target lost their connections at the same time: one cause.``; else empty."""
     if loss.end is None:
         return ""
@@ -189,16 +189,16 @@ def _ends(trace: Surroundings) -> _Ends:
     return found
 
 
-def _cause(history: History, loss: Loss) -> Violated | None:
+def _cause(history: History, loss: SessionLoss) -> Violated | None:
     """The violation of RFC 7143 upon which the connection was closed."""
     return breaches.of_loss(history, _connections_of(history, loss), loss.lost_ns)
 
 
-def _connections_of(history: History, loss: Loss) -> list[int]:
+def _connections_of(history: History, loss: SessionLoss) -> list[int]:
     return [row["connection"] for row in history.connections_of[loss.session]]
 
 
-def _reject(history: History, cause: Violated, loss: Loss) -> dict[str, Any] | None:
+def _reject(history: History, cause: Violated, loss: SessionLoss) -> dict[str, Any] | None:
     """The Reject that followed upon a violation of the initiator, a row of ``rejects``; None where there is none."""
     if cause.side != "initiator" or cause.time_ns is None:
         return None
@@ -209,7 +209,7 @@ def _reject(history: History, cause: Violated, loss: Loss) -> dict[str, Any] | N
     return None
 
 
-def _how_long(history: History, found: Sequence[Loss], worst: Loss) -> str:
+def _how_long(history: History, found: Sequence[SessionLoss], worst: SessionLoss) -> str:
     """``its connection for 7.0 s, from 4.70 s to 11.70 s``."""
     start, length = history.since_start(worst.from_ns), wording.time(worst.until_ns - worst.from_ns)
     if worst.until_ns == worst.from_ns:
@@ -255,7 +255,7 @@ def _lost_in_part(history: History) -> Observation | None:
     )
 
 
-def _frames(found: Iterable[Loss]) -> Iterator[int | None]:
+def _frames(found: Iterable[SessionLoss]) -> Iterator[int | None]:
     for loss in found:
         yield loss.end.frame if loss.end else None
         yield from (row["syn_frame"] for row in loss.rebuilding.connects[:1])

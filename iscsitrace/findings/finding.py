@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 import numpy as np
 
 from iscsitrace.findings.thresholds import LIMIT, SHOWN_FRAMES, WARNING
-from iscsitrace.findings.times import Times
+from iscsitrace.findings.times import FindingSpans
 from iscsitrace.fit.gain import Change, Gain
 from iscsitrace.measure import all_waits
 from iscsitrace.measure.intervals import Span
@@ -399,8 +399,8 @@ class Finding:
         return (other.share or 0.0) >= MOST * (self.share or 0.0)
 
     @cached_property
-    def _times(self) -> Times:
-        return Times(self.spans)
+    def _times(self) -> FindingSpans:
+        return FindingSpans(self.spans)
 
     @property
     def display_filter(self) -> str | None:

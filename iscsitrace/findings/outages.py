@@ -14,7 +14,7 @@ from iscsitrace.findings.failures import NOP_TIMEOUT
 from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.history import History
 from iscsitrace.findings.recipes import LAN
-from iscsitrace.findings.session_loss import Loss, losses
+from iscsitrace.findings.session_loss import SessionLoss, losses
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.session import Session
 from iscsitrace.relate.outages import OUTAGE_MIN_NS, Outage
@@ -223,7 +223,7 @@ class _Evidence:
             yield f"The {word} at {first} had no answer."
 
     @cached_property
-    def _loss(self) -> Loss | None:
+    def _loss(self) -> SessionLoss | None:
         """The loss of the connection that it led to."""
         first_ns, last_ns = self.outage.from_ns, self.outage.to_ns
         lost = (each for each in losses(self.history) if each.lost_ns < last_ns)

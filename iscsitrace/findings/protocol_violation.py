@@ -11,7 +11,7 @@ import numpy as np
 from iscsitrace.findings import breaches
 from iscsitrace.findings.finding import Advice, Observation, Problem
 from iscsitrace.findings.history import History, listed
-from iscsitrace.findings.session_loss import Loss, losses
+from iscsitrace.findings.session_loss import SessionLoss, losses
 from iscsitrace.measure.violations import NEVER_SENT, Violated, by_rule
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.tables.nulls import known
@@ -54,7 +54,7 @@ def _violations(history: History) -> Observation | None:
     )
 
 
-def _loss(history: History, every: Sequence[Violated]) -> Loss | None:
+def _loss(history: History, every: Sequence[Violated]) -> SessionLoss | None:
     """The loss of a session that followed upon a violation."""
     grave = {(each.rule.name, each.side, each.connection) for each in every}
     for loss in losses(history):
@@ -99,7 +99,7 @@ def _frozen(history: History, worst: Violated) -> _Frozen | None:
     return _Frozen(from_ns, until_ns, is_over) if until_ns - from_ns >= OUTAGE_MIN_NS else None
 
 
-def _followed(history: History, worst: Violated, loss: Loss | None, frozen: _Frozen | None) -> Iterator[str]:
+def _followed(history: History, worst: Violated, loss: SessionLoss | None, frozen: _Frozen | None) -> Iterator[str]:
     """What came of it, as sentences."""
     if breaches.loses_data([worst]):
         yield "The application was told that this data is written."

@@ -14,7 +14,7 @@ from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.login_attempts import attempts
 from iscsitrace.findings.outages import IO_OUTAGE
-from iscsitrace.findings.session_loss import Loss, is_there, losses
+from iscsitrace.findings.session_loss import SessionLoss, is_there, losses
 from iscsitrace.measure.intervals import Span, covered_ns, merged
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.relate.replacements import first_requests
@@ -31,7 +31,7 @@ the first session was still wanted."""
 class Takeover:
     """A login that ended a healthy session of the same InitiatorName and ISID."""
 
-    loss: Loss
+    loss: SessionLoss
     before: str
     """The address whose session ended."""
     after: str
@@ -65,7 +65,7 @@ def _first(row: dict[str, Any], *names: str) -> int:
     return min((row[name] for name in names if row[name] is not None), default=(1 << 63) - 1)
 
 
-def _is_healthy(history: History, loss: Loss, until_ns: int) -> bool:
+def _is_healthy(history: History, loss: SessionLoss, until_ns: int) -> bool:
     """Whether nothing had waited for a second when it ended: no NOP, no command."""
     if loss.unanswered and until_ns - loss.unanswered.at_ns >= OUTAGE_MIN_NS:
         return False

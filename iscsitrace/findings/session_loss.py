@@ -42,7 +42,7 @@ _DOUBLED_MAX: Final = 8
 
 
 @dataclass(frozen=True)
-class Unanswered:
+class FirstUnanswered:
     """The first that had no answer when the connection was closed."""
 
     at_ns: int
@@ -53,7 +53,7 @@ class Unanswered:
 
 
 @dataclass(frozen=True)
-class Loss:
+class SessionLoss:
     """One session that ended without a logout."""
 
     session: int
@@ -69,7 +69,7 @@ class Loss:
     """When that one was logged in."""
     resumed_ns: int | None
     """The first data or status of a read or write after it."""
-    unanswered: Unanswered | None
+    unanswered: FirstUnanswered | None
     """A NOP or a Logout Request; else, where nothing was in flight, what TCP retransmitted."""
     rebuilding: Rebuilding
     """What failed until then."""
@@ -177,12 +177,12 @@ def _is_ended(sessions: Table) -> Array:
     return np.isin(sessions["end"].astype(str), ENDS_BY_LOSS)
 
 
-def losses(history: History) -> Sequence[Loss]:
+def losses(history: History) -> Sequence[SessionLoss]:
     """The losses of a story, in order."""
     return history.once(_losses)
 
 
-def _losses(history: History) -> tuple[Loss, ...]:
+def _losses(history: History) -> tuple[SessionLoss, ...]:
     tried = attempts(history)
     logged_in = {each.session["session"]: each.last_ns for each in tried if each.outcome == "accepted"}
     failed = {each.session["session"] for each in tried if each.outcome != "accepted"}
@@ -233,7 +233,7 @@ def _losses(history: History) -> tuple[Loss, ...]:
         between = [bisect_left(times, edge) for times in (connect_times, login_times) for edge in (lost_ns, limit_ns)]
         is_idle = not len(open_rows) and not may_lack
         found.append(
-            Loss(
+            SessionLoss(
                 row["session"],
                 lost_ns,
                 end,
@@ -324,7 +324,7 @@ def _pings(history: History) -> dict[int, list[tuple[int, int | None]]]:
 
 def _unanswered_ping(
     history: History, pings: Iterable[Iterable[tuple[int, int | None]]], lost_ns: int
-) -> Unanswered | None:
+) -> FirstUnanswered | None:
     """The first NOP without an answer after the last sign of life; None where every NOP had one."""
     nops = [each for of_connection in pings for each in of_connection if each[0] < lost_ns]
     alive = [answer for _, answer in nops if answer is not None and answer < lost_ns]
@@ -332,14 +332,14 @@ def _unanswered_ping(
     # the last data may still arrive after a NOP was sent
     alive_ns = max(alive, default=0) - OUTAGE_MIN_NS
     unanswered = [asked for asked, answer in nops if (answer is None or answer >= lost_ns) and asked >= alive_ns]
-    return Unanswered(min(unanswered), "NOP", "the path or the target") if unanswered else None
+    return FirstUnanswered(min(unanswered), "NOP", "the path or the target") if unanswered else None
 
 
-def _unanswered_logout(history: History, connections: Iterable[dict[str, Any]], lost_ns: int) -> Unanswered | None:
+def _unanswered_logout(history: History, connections: Iterable[dict[str, Any]], lost_ns: int) -> FirstUnanswered | None:
     """A Logout Request that had no answer for an outage or more: its initiator did nothing else."""
     asked = history.once(_unanswered_logouts)
     asked_ns = [ns for each in connections for ns in asked.get(each["connection"], ()) if ns <= lost_ns - OUTAGE_MIN_NS]
-    return Unanswered(min(asked_ns), "Logout Request", "the path or the target") if asked_ns else None
+    return FirstUnanswered(min(asked_ns), "Logout Request", "the path or the target") if asked_ns else None
 
 
 def _unanswered_logouts(history: History) -> dict[int, list[int]]:
@@ -351,7 +351,7 @@ def _unanswered_logouts(history: History) -> dict[int, list[int]]:
     return found
 
 
-def _unanswered_data(history: History, connections: Iterable[dict[str, Any]], lost_ns: int) -> Unanswered | None:
+def _unanswered_data(history: History, connections: Iterable[dict[str, Any]], lost_ns: int) -> FirstUnanswered | None:
     """What was retransmitted again and again, and not acknowledged before its connection was closed.
 
     At the target's tap of a path that went dark, it is a status, and the initiator's next command is not seen.
@@ -372,7 +372,7 @@ def _unanswered_data(history: History, connections: Iterable[dict[str, Any]], lo
     if not found:
         return None
     first_ns, to_target = min(found)
-    return Unanswered(first_ns, "retransmission", f"the path or the {'target' if to_target else 'initiator'}")
+    return FirstUnanswered(first_ns, "retransmission", f"the path or the {'target' if to_target else 'initiator'}")
 
 
 def _repeated(history: History) -> dict[int, list[dict[str, Any]]]:

@@ -16,7 +16,7 @@ from iscsitrace.findings.failures import NOP_TIMEOUT, TASK_ABORTS
 from iscsitrace.findings.finding import Advice, Observation, Problem
 from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.outages import IO_OUTAGE
-from iscsitrace.findings.session_loss import Loss, losses
+from iscsitrace.findings.session_loss import SessionLoss, losses
 from iscsitrace.findings.statuses import in_words
 from iscsitrace.findings.thresholds import MILLISECOND_NS
 from iscsitrace.measure.violations import Violated
@@ -273,7 +273,9 @@ def _asked(history: History, episode: Episode) -> str:
 
 def _ending(history: History, episode: Episode) -> Iterator[str]:
     """Whether the session was lost over it, and when I/O went on."""
-    lost: Loss | None = next((e for e in losses(history) if episode.from_ns < e.lost_ns <= episode.until_ns), None)
+    lost: SessionLoss | None = next(
+        (e for e in losses(history) if episode.from_ns < e.lost_ns <= episode.until_ns), None
+    )
     if lost:
         yield lost.how(history)
         if lost.login_ns is not None:

@@ -10,14 +10,14 @@ from itertools import accumulate
 from iscsitrace.measure.intervals import Span
 
 
-class Times:
+class FindingSpans:
     """The spans of a finding. A finding of a story has a span for each session, and is compared once for each session:
     so each answer is kept, and no span is compared with all others.
     """
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
-        self._answers: dict[Times, bool] = {}
+        self._answers: dict[FindingSpans, bool] = {}
 
     @cached_property
     def _ordered(self) -> list[Span]:
@@ -40,7 +40,7 @@ class Times:
         place = bisect_right(starts, last)
         return place > 0 and first <= ends[place - 1]
 
-    def are_within(self, others: Times) -> bool:
+    def are_within(self, others: FindingSpans) -> bool:
         """Whether each meets one of the others; also where either has none."""
         if others not in self._answers:
             self._answers[others] = not others._spans or all(others._meet(first, last) for first, last in self._spans)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.measure import budget
 from iscsitrace.measure.intervals import covered_until
-from iscsitrace.measure.spans import Commands, Spans
+from iscsitrace.measure.spans import Commands, CycleSpans
 from iscsitrace.model.setting import Leg
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
@@ -40,7 +40,7 @@ _LEGS: Final = {
 }
 
 
-class Waits:
+class CycleWaits:
     """The time breakdown of one session."""
 
     def __init__(self, stretches: Table, to_target_ns: int, to_initiator_ns: int) -> None:
@@ -56,12 +56,12 @@ class Waits:
         is_own = self.table.raw("part") == budget.PARTS.index(part)
         return self.table.raw("time_first_ns")[is_own], self.table.raw("time_last_ns")[is_own]
 
-    def parts(self, spans: Spans) -> dict[str, Array]:
+    def parts(self, spans: CycleSpans) -> dict[str, Array]:
         """Nanoseconds of each part in each span."""
         lasted = budget.of_cycles(self.table, spans.starts, spans.ends)
         return {part: lasted[:, place] for place, part in enumerate(budget.PARTS)}
 
-    def path_ns(self, commands: Commands, spans: Spans, *, has_timer: bool = False) -> Array:
+    def path_ns(self, commands: Commands, spans: CycleSpans, *, has_timer: bool = False) -> Array:
         """How much of each interval of each cycle the path's delay explains: a row of intervals for each span.
 
         A wait for the other side takes the RTT to it at most once for each answer. What else waits in the interval is
@@ -80,15 +80,15 @@ class Waits:
                 over -= cut
         return np.minimum(waited, self._most_ns(commands, spans)) + acks
 
-    def of_acks_ns(self, spans: Spans) -> Array:
+    def of_acks_ns(self, spans: CycleSpans) -> Array:
         """The part of the waits for ACKs in each span that the path may explain: one RTT of each."""
         return _between(self._acks, np.column_stack([spans.starts, spans.ends]))[:, 0]
 
-    def one_rtt_ns(self, spans: Spans) -> int:
+    def one_rtt_ns(self, spans: CycleSpans) -> int:
         """One RTT for each command of a span."""
         return spans.together * self._path_ns
 
-    def _most_ns(self, commands: Commands, spans: Spans) -> Array:
+    def _most_ns(self, commands: Commands, spans: CycleSpans) -> Array:
         """The most that the path's delay explains of these intervals, apart from waits for ACKs."""
         first, last = np.full(len(spans.first), self._to_target_ns), np.full(len(spans.first), self._to_initiator_ns)
         # a command that was issued later may wait while data of an earlier one comes
@@ -116,7 +116,7 @@ def _between(stretches: tuple[Array, Array], edges: Array) -> Array:
     return np.diff(until, axis=1)
 
 
-def _instants(commands: Commands, spans: Spans) -> Array:
+def _instants(commands: Commands, spans: CycleSpans) -> Array:
     """The instants of each span, in a row: command, first data or R2T, last data, status, end."""
 
     def over(name: str, pick: Any, otherwise: Array) -> Array:

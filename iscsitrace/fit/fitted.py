@@ -11,13 +11,13 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.legs import legs
 from iscsitrace.model.setting import Setting, Solicitation
-from iscsitrace.model.uncertainty import Place
+from iscsitrace.model.uncertainty import FittedPlace
 
 _WHOLE: Final = Estimate.exact(1.0, "assumed")
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedModel:
     """The part of a fit that predictions need."""
 
     k: Estimate
@@ -31,10 +31,10 @@ class Fitted:
     correlations: Mapping[str, float] = field(default_factory=dict)
     scatter: float = 0.0
     """How much the period of one more run differs from the model's at 95 % confidence, as a share."""
-    places: tuple[Place, ...] = ()
+    places: tuple[FittedPlace, ...] = ()
 
 
-def from_document(document: object) -> Fitted:
+def from_document(document: object) -> FittedModel:
     """Reads a fit; InputInvalid, with the reason, for a document that is none."""
     try:
         if not isinstance(document, Mapping):
@@ -53,12 +53,12 @@ def from_document(document: object) -> Fitted:
     except (KeyError, TypeError, ValueError) as error:
         problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise InputInvalid(f"not the output of model fit --json: {problem}") from error
-    return Fitted(k, d_ns, s_ns, c, float(k_of_legs), setting, share, correlations, scatter, places)
+    return FittedModel(k, d_ns, s_ns, c, float(k_of_legs), setting, share, correlations, scatter, places)
 
 
-def _place(row: Mapping[str, Any]) -> Place:
-    known = {field.name for field in fields(Place)} - {"delay_ns"}
-    return Place(**{name: row[name] for name in known if name in row}, delay_ns=row["delay_ns"]["value"])
+def _place(row: Mapping[str, Any]) -> FittedPlace:
+    known = {field.name for field in fields(FittedPlace)} - {"delay_ns"}
+    return FittedPlace(**{name: row[name] for name in known if name in row}, delay_ns=row["delay_ns"]["value"])
 
 
 def _setting(document: Mapping[str, Any]) -> Setting:

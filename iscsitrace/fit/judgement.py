@@ -10,9 +10,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.fit.cycle_waits import Waits
+from iscsitrace.fit.cycle_waits import CycleWaits
 from iscsitrace.measure import pauses
-from iscsitrace.measure.spans import Commands, Spans
+from iscsitrace.measure.spans import Commands, CycleSpans
 
 Array = NDArray[Any]
 
@@ -40,7 +40,7 @@ def stalls_ns(parts: Mapping[str, Array]) -> Array:
 class Judgement:
     """Which cycles of one kind count, and why the others do not."""
 
-    def __init__(self, commands: Commands, spans: Spans, waits: Waits) -> None:
+    def __init__(self, commands: Commands, spans: CycleSpans, waits: CycleWaits) -> None:
         self.left_out = Counter[str]()
         self.has_losses = False
         """Whether the cycles that count are those with losses, too."""
@@ -62,7 +62,7 @@ class Judgement:
         other.left_out = Counter({name: count for name, count in self.left_out.items() if name not in _LOSSY})
         return other
 
-    def _leave(self, reason: str, count: int, spans: Spans) -> None:
+    def _leave(self, reason: str, count: int, spans: CycleSpans) -> None:
         if count:
             self.left_out[reason] += count * spans.tasks_in_each
 

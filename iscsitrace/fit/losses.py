@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from iscsitrace.fit import rates, robust
 from iscsitrace.fit.conditions import Conditions
-from iscsitrace.fit.cycle_waits import Waits
+from iscsitrace.fit.cycle_waits import CycleWaits
 from iscsitrace.fit.judgement import Judgement, stalls_ns
 from iscsitrace.fit.points import Losses, Point
 from iscsitrace.measure import losses as recovered
-from iscsitrace.measure.spans import Spans
+from iscsitrace.measure.spans import CycleSpans
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import CONGESTION_CONTROLS, Setting
 from iscsitrace.wording import amounts as wording
@@ -33,7 +33,7 @@ FOLDS_MOST: Final = 10
 CYCLES_MIN: Final = 2
 
 
-def of_kind(conditions: Conditions, judgement: Judgement, waits: Waits) -> Losses | None:
+def of_kind(conditions: Conditions, judgement: Judgement, waits: CycleWaits) -> Losses | None:
     """The commands of one kind of cycles; None with too few losses."""
     spans = judgement.spans.where(judgement.whole)
     if len(spans.starts) < CYCLES_MIN:
@@ -73,7 +73,7 @@ def of_kind(conditions: Conditions, judgement: Judgement, waits: Waits) -> Losse
     )
 
 
-def suffering(point: Point, losses: Losses, spans: Spans) -> Point:
+def suffering(point: Point, losses: Losses, spans: CycleSpans) -> Point:
     """A point of commands with their losses: its period is the mean of all of them, as the model's is.
 
     A wait for a loss hides the delay that it contains, so the packets do not show k.
@@ -107,7 +107,9 @@ def _folds(lost: Array, segments: Array, moved: Array, lengths: Array) -> list[t
     return found
 
 
-def _service(conditions: Conditions, judgement: Judgement, waits: Waits, parts: dict[str, Array]) -> Estimate | None:
+def _service(
+    conditions: Conditions, judgement: Judgement, waits: CycleWaits, parts: dict[str, Array]
+) -> Estimate | None:
     """Time of a command that neither path, line, windows nor losses explain; None for commands in flight together,
     whose packets do not show whose time it is.
     """

@@ -10,7 +10,7 @@ from typing import Any, Final
 from iscsitrace.measure.line import Line
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Leg, Prediction, Setting
-from iscsitrace.model.uncertainty import Place
+from iscsitrace.model.uncertainty import FittedPlace
 
 REASONS: Final = {
     "slow_start": "the TCP window was still growing at the start of a burst of I/O",
@@ -180,10 +180,10 @@ class Fit:
         return tuple(model.period_ns for model in self.models)
 
     @property
-    def places(self) -> tuple[Place, ...]:
+    def places(self) -> tuple[FittedPlace, ...]:
         """Where the model was fitted."""
         return tuple(
-            Place(
+            FittedPlace(
                 block_bytes=point.setting.block_bytes,
                 delay_ns=point.delay_ns.value,
                 queue_depth=point.outstanding,

@@ -71,7 +71,7 @@ def standard_error(values: Array, given: Array) -> float:
 
 
 @dataclass(frozen=True)
-class Line:
+class LinearFit:
     """A fitted linear model with coefficients of 0 or more."""
 
     values: Array
@@ -81,7 +81,7 @@ class Line:
     """Correlation matrix of the coefficients."""
 
 
-def solve(design: Array, measured: Array, errors: Array) -> Line:
+def solve(design: Array, measured: Array, errors: Array) -> LinearFit:
     """Coefficients of the columns of ``design``, none negative, for measured values with these standard errors.
 
     Intervals are as wide as the stated errors and the residuals make them: see `widening`.
@@ -101,7 +101,7 @@ def solve(design: Array, measured: Array, errors: Array) -> Line:
     covariance = np.linalg.inv((rows * given[:, None]).T @ rows)
     errors_of_each = np.sqrt(np.diag(covariance))
     half_widths = widening(float(np.sum(given * off**2)), freedom) * errors_of_each
-    return Line(found, half_widths, covariance / np.outer(errors_of_each, errors_of_each))
+    return LinearFit(found, half_widths, covariance / np.outer(errors_of_each, errors_of_each))
 
 
 def widening(chi_squared: float, freedom: int) -> float:

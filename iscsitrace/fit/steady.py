@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.fit import losses, rates, robust
 from iscsitrace.fit.conditions import Conditions
-from iscsitrace.fit.cycle_waits import Waits
+from iscsitrace.fit.cycle_waits import CycleWaits
 from iscsitrace.fit.judgement import Judgement, stalls_ns
 from iscsitrace.fit.points import REASONS, OfConnection, Point, Seen
 from iscsitrace.measure import NEEDED, budget
@@ -25,7 +25,7 @@ from iscsitrace.measure.grouping import Grouping
 from iscsitrace.measure.line import Times
 from iscsitrace.measure.path import Path
 from iscsitrace.measure.session import Session
-from iscsitrace.measure.spans import Commands, Spans
+from iscsitrace.measure.spans import Commands, CycleSpans
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.prediction import predict
 from iscsitrace.model.setting import Setting
@@ -103,7 +103,9 @@ def survey(source: Source, name: str, only: int | None = None) -> Survey:
         elif path is None:
             missing.append(Missing(name, number, f"RTT unknown: {paths.why_unknown(session.rtts_ns)}"))
         else:
-            waits = Waits(session.tables["budget"], session.rtt_ns("target") or 0, session.rtt_ns("initiator") or 0)
+            waits = CycleWaits(
+                session.tables["budget"], session.rtt_ns("target") or 0, session.rtt_ns("initiator") or 0
+            )
             found += _of_session(name, session, path, waits, grouping.connections, missing)
     if not found and not missing:
         missing.append(Missing(name, None, "no iSCSI session"))
@@ -117,7 +119,7 @@ def _mirroring(session: int, mirrors: Sequence[recognition.Mirror]) -> Iterator[
 
 
 def _of_session(
-    name: str, session: Session, path: Path, waits: Waits, members: Mapping[int, Session], missing: list[Missing]
+    name: str, session: Session, path: Path, waits: CycleWaits, members: Mapping[int, Session], missing: list[Missing]
 ) -> Iterator[Point]:
     commands = session.commands
     kinds = list(commands.spans())
@@ -160,7 +162,7 @@ def _of_session(
             yield replace(point, connections=carried, losses=found)
 
 
-def _bytes(spans: Spans) -> int:
+def _bytes(spans: CycleSpans) -> int:
     return len(spans.first) * spans.block_bytes * spans.queue_depth
 
 
@@ -168,7 +170,7 @@ def _point(
     name: str,
     conditions: Conditions,
     path: Path,
-    waits: Waits,
+    waits: CycleWaits,
     judgement: Judgement,
     left_out: Counter[str],
 ) -> Point:
@@ -215,8 +217,8 @@ def _seen(
     setting: Setting,
     path: Path,
     commands: Commands,
-    waits: Waits,
-    spans: Spans,
+    waits: CycleWaits,
+    spans: CycleSpans,
     parts: dict[str, Array],
     weights: Array,
 ) -> Seen:
@@ -249,7 +251,7 @@ def _seen(
     return Seen(bound, None, None, transfer, 0.0, ())
 
 
-def _has_timer(waits: Waits, spans: Spans, parts: Mapping[str, Array], weights: Array) -> bool:
+def _has_timer(waits: CycleWaits, spans: CycleSpans, parts: Mapping[str, Array], weights: Array) -> bool:
     """Whether the ACKs that statuses wait for are delayed by a timer: longer than RTT and hosts explain."""
     longer_ns = parts["ack_wait"] - waits.of_acks_ns(spans)
     return bool(np.average(longer_ns, weights=weights) >= ACK_TIMER_NS)
@@ -292,7 +294,7 @@ def _with_line(point: Point, times_by_line: Mapping[int, Times], mirrored: Mappi
 _TRANSFER: Final = budget.PARTS.index("transfer")
 
 
-def _connections_of(commands: Commands, spans: Spans, members: Mapping[int, Session]) -> Iterator[OfConnection]:
+def _connections_of(commands: Commands, spans: CycleSpans, members: Mapping[int, Session]) -> Iterator[OfConnection]:
     """Throughput and idle fraction of each connection that carried commands of these spans, by number.
 
     ``members`` are the connections of the trace, each with its own time breakdown.

@@ -35,7 +35,7 @@ _ALL: Final = (*_NUMBERS, *LOGIN_KEYS)
 
 
 @dataclass(frozen=True)
-class Capture:
+class SweptCapture:
     """One capture of a sweep."""
 
     name: str
@@ -45,7 +45,7 @@ class Capture:
 
 
 @dataclass(frozen=True)
-class Place:
+class SweptPoint:
     """A point and its place in the sweep."""
 
     capture: str
@@ -69,7 +69,7 @@ class Sweep:
     """Names of the settings that differ: first the one along the x axis."""
     constants: Mapping[str, Any]
     """The other settings, with their value."""
-    places: tuple[Place, ...]
+    places: tuple[SweptPoint, ...]
     fit: Fit
     """Its points are those of ``places``, in the same order."""
 
@@ -100,7 +100,7 @@ class Sweep:
 
 
 def sweeps(
-    captures: Sequence[Capture], sockets: Mapping[int, float] | None = None, line_bytes_per_s: float | None = None
+    captures: Sequence[SweptCapture], sockets: Mapping[int, float] | None = None, line_bytes_per_s: float | None = None
 ) -> list[Sweep]:
     """A sweep for each operation; none without a steady point.
 
@@ -116,7 +116,7 @@ def sweeps(
 
 def _sweep(
     operation: str,
-    own: Sequence[tuple[Capture, Point]],
+    own: Sequence[tuple[SweptCapture, Point]],
     sockets: Mapping[int, float] | None,
     line_bytes_per_s: float | None,
 ) -> Sweep:
@@ -144,7 +144,7 @@ def _sweep(
             if name not in varied and (name not in LOGIN_KEYS or operation == "write")
         },
         places=tuple(
-            Place(
+            SweptPoint(
                 own[place][0].name,
                 own[place][1],
                 {name: values[name][place] for name in varied},

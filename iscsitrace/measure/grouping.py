@@ -187,7 +187,7 @@ def sessions_of(source: Source) -> dict[int, Session]:
 
 def _make(kind: str, number: int, rows: list[dict[str, Any]], split: _Split, sums: Mapping[int, Budget]) -> Session:
     senders = split.senders(row["connection"] for row in rows)
-    rest = _Rows(split, number), sums.get(number), split.facts, tuple(split.luns.get(number, ()))
+    rest = _SubjectRows(split, number), sums.get(number), split.facts, tuple(split.luns.get(number, ()))
     return Session(number, rows, senders, *rest, is_session=kind == "session")
 
 
@@ -243,7 +243,7 @@ class _Split:
         return found
 
 
-class _Rows(Mapping[str, Table]):
+class _SubjectRows(Mapping[str, Table]):
     """The rows of one session, or connection, in every table."""
 
     def __init__(self, split: _Split, number: int) -> None:

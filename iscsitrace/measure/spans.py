@@ -35,7 +35,7 @@ _NO_END: Final = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Spans:
+class CycleSpans:
     """Cycles of one kind, in order of time."""
 
     operation: str
@@ -62,10 +62,10 @@ class Spans:
         """Commands in a span."""
         return self.together * self.queue_depth
 
-    def where(self, which: Array) -> Spans:
+    def where(self, which: Array) -> CycleSpans:
         """The spans that a boolean mask picks."""
         rows = (self.first[which], self.last[which], self.starts[which], self.ends[which])
-        return Spans(self.operation, self.block_bytes, self.together, self.queue_depth, *rows)
+        return CycleSpans(self.operation, self.block_bytes, self.together, self.queue_depth, *rows)
 
 
 class Commands:
@@ -134,7 +134,7 @@ class Commands:
         """Number of the busy stretch, in which commands were in flight without a break."""
         return np.cumsum(self.depth == 1)
 
-    def spans(self) -> Iterator[Spans]:
+    def spans(self) -> Iterator[CycleSpans]:
         """All kinds of cycles in the session."""
         if not len(self):
             return
@@ -162,12 +162,12 @@ class Commands:
                 *(((is_together, *together),) if together else ()),
             ):
                 rows = (firsts[is_kind], lasts[is_kind], self.starts[firsts[is_kind]], ends[is_kind])
-                yield Spans(operation, size, count, 1, *rows)
+                yield CycleSpans(operation, size, count, 1, *rows)
             # commands of other kinds may stand between those of a queue
             in_queue = np.repeat(~is_together & (counts > 1), counts) & (self.operation == place)
             yield from self._queued(operation, in_queue)
 
-    def _queued(self, operation: str, in_queue: Array) -> Iterator[Spans]:
+    def _queued(self, operation: str, in_queue: Array) -> Iterator[CycleSpans]:
         for size in np.unique(self.bytes[in_queue]).tolist():
             is_kind = in_queue & (self.bytes == size)
             depth = int(np.quantile(self.depth[is_kind], FULL_QUEUE, method="inverted_cdf"))
@@ -177,7 +177,7 @@ class Commands:
                 firsts += range(run.start, run.stop - depth, depth)
             if firsts:
                 first = np.asarray(firsts)
-                yield Spans(
+                yield CycleSpans(
                     operation, size, 1, depth, first, first + depth, self.starts[first], self.starts[first + depth]
                 )
 

@@ -27,7 +27,7 @@ _OF_SETTING: Final = {"d_ns": "delay_ns", "s_ns": "service_ns", "c_bytes_per_s":
 
 
 @dataclass(frozen=True)
-class Place:
+class FittedPlace:
     """Where a model was fitted."""
 
     block_bytes: int
@@ -80,7 +80,7 @@ class Fitting(Protocol):
     @property
     def setting(self) -> Setting: ...  # noqa: D102
     @property
-    def places(self) -> Sequence[Place]: ...  # noqa: D102
+    def places(self) -> Sequence[FittedPlace]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -130,12 +130,12 @@ def _asked(setting: Setting, fit: Fitting, given: Collection[str]) -> _Question:
     return _Question(setting, fit, places, frozenset(given))
 
 
-def _delayed(places: Sequence[Place]) -> list[Place]:
+def _delayed(places: Sequence[FittedPlace]) -> list[FittedPlace]:
     """The places whose statuses were held, of one command at a time."""
     return [place for place in places if place.is_status_held and place.queue_depth == 1]
 
 
-def _is_by_segments(places: Sequence[Place], segment_bytes: int) -> bool:
+def _is_by_segments(places: Sequence[FittedPlace], segment_bytes: int) -> bool:
     """Whether ACKs were delayed at all places with an odd number of segments, and at no other."""
     return all(
         bool(place.ack_delay_ns) == place.has_odd_segments(place.block_bytes, segment_bytes)
@@ -143,7 +143,7 @@ def _is_by_segments(places: Sequence[Place], segment_bytes: int) -> bool:
     )
 
 
-def _ack_delay_ns(setting: Setting, places: Sequence[Place]) -> float:
+def _ack_delay_ns(setting: Setting, places: Sequence[FittedPlace]) -> float:
     """The delay of the ACK that a status waits for: by the number of segments, else that at the nearest I/O size."""
     if setting.queue_depth * setting.connections > 1:
         return 0.0
@@ -159,7 +159,7 @@ def _ack_delay_ns(setting: Setting, places: Sequence[Place]) -> float:
 class _Question:
     """One setting, asked of a fit."""
 
-    def __init__(self, setting: Setting, fit: Fitting, places: Sequence[Place], given: frozenset[str]) -> None:
+    def __init__(self, setting: Setting, fit: Fitting, places: Sequence[FittedPlace], given: frozenset[str]) -> None:
         self.setting = setting
         self.fit = fit
         self.places = places
@@ -265,7 +265,7 @@ class _Question:
         return min((float(getattr(place, name)) for place in self.places), key=lambda each: _doublings(value, each))
 
     def _is_outside(self, name: str) -> bool:
-        """Whether the setting is outside of the fitted range of a field of Place."""
+        """Whether the setting is outside of the fitted range of a field of FittedPlace."""
         fitted, value = [getattr(place, name) for place in self.places], self._value(name)
         return bool(fitted) and not min(fitted) / ALIKE <= value <= max(fitted) * ALIKE
 

@@ -70,7 +70,7 @@ PARAMETERS: Final = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class Alternative:
     """The prediction for one setting."""
 
     values: Mapping[str, Any]
@@ -96,7 +96,7 @@ class Answer:
         }
 
 
-def ask(base: Setting, lists: Mapping[str, Sequence[Any]], fit: Fitting | None = None) -> list[Answer]:
+def ask(base: Setting, lists: Mapping[str, Sequence[Any]], fit: Fitting | None = None) -> list[Alternative]:
     """The prediction for every combination of values, the last list varying fastest; names are those of PARAMETERS."""
     now = predict_with(base, fit).prediction.throughput_bytes_per_s if fit else None
     answers = []
@@ -104,12 +104,12 @@ def ask(base: Setting, lists: Mapping[str, Sequence[Any]], fit: Fitting | None =
         values = dict(zip(lists, combination, strict=True))
         setting = with_values(base, values)
         if fit is None:
-            answers.append(Answer(values, predict(setting), None, None, None))
+            answers.append(Alternative(values, predict(setting), None, None, None))
             continue
         found = predict_with(setting, fit, values)
         gain = found.prediction.throughput_bytes_per_s / now - 1 if now else None
         answers.append(
-            Answer(values, found.prediction, found.low_bytes_per_s, found.high_bytes_per_s, gain, found.doubts)
+            Alternative(values, found.prediction, found.low_bytes_per_s, found.high_bytes_per_s, gain, found.doubts)
         )
     return answers
 

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.model.setting import Setting
-from iscsitrace.model.uncertainty import ALIKE, Place
-from iscsitrace.model.what_if import PARAMETERS, Answer
+from iscsitrace.model.uncertainty import ALIKE, FittedPlace
+from iscsitrace.model.what_if import PARAMETERS, Alternative
 
 Array = NDArray[np.float64]
 
@@ -119,7 +119,7 @@ def text_of(name: str, value: Any, *, has_unit: bool = True) -> str:
 
 
 def of_answers(
-    answers: Sequence[Answer], lists: Mapping[str, Sequence[Any]], fitted: Sequence[Place] = ()
+    answers: Sequence[Alternative], lists: Mapping[str, Sequence[Any]], fitted: Sequence[FittedPlace] = ()
 ) -> ModelCurves:
     """Throughput over the first parameter with several values; a curve for each combination of the others.
 
@@ -128,7 +128,7 @@ def of_answers(
     along = next((name for name, values in lists.items() if len(values) > 1), next(iter(lists)))
     order = sorted(range(len(lists[along])), key=lambda place: _sortable(lists[along][place]))
     varied = [name for name, values in lists.items() if len(values) > 1 and name != along]
-    grouped: dict[tuple[Any, ...], list[Answer]] = {}
+    grouped: dict[tuple[Any, ...], list[Alternative]] = {}
     for answer in answers:
         grouped.setdefault(tuple(answer.values[name] for name in varied), []).append(answer)
     curves = []
@@ -153,10 +153,10 @@ def of_answers(
     return ModelCurves(axis_of(along, [lists[along][place] for place in order]), tuple(curves), constants)
 
 
-def _marks(fitted: Sequence[Place], along: str, setting: Setting) -> MeasuredMarks | None:
+def _marks(fitted: Sequence[FittedPlace], along: str, setting: Setting) -> MeasuredMarks | None:
     """The measured places that differ from a setting only along the axis; None where there are none."""
 
-    def is_beside(place: Place) -> bool:
+    def is_beside(place: FittedPlace) -> bool:
         alike = {
             "delay_ns": setting.delay_ns / ALIKE <= place.delay_ns <= setting.delay_ns * ALIKE,
             "block_bytes": place.block_bytes == setting.block_bytes,
@@ -168,7 +168,7 @@ def _marks(fitted: Sequence[Place], along: str, setting: Setting) -> MeasuredMar
     if along not in _PLACED or not found:
         return None
 
-    def position(place: Place) -> float:
+    def position(place: FittedPlace) -> float:
         value = place.queue_depth / setting.connections if along == "queue_depth" else float(getattr(place, along))
         return value / _UNITS.get(PARAMETERS[along].kind, 1.0)
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.intervals import intersection, merged
 from iscsitrace.relate.logical_units import Member
-from iscsitrace.relate.service import Intervals, Service, joined
+from iscsitrace.relate.service import Availability, Intervals, joined
 from iscsitrace.relate.volumes import Volume, Volumes
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct, grouped, rows_of_each, sums_of
@@ -78,14 +78,14 @@ def of_trace(source: Source, volumes: Volumes) -> list[PathsUse]:
     several = [volume for volume in volumes.all if len(volume.paths) > 1]
     if not several:
         return []
-    cycles, service, reports = source("cycles"), Service(source), _Reports(source)
+    cycles, service, reports = source("cycles"), Availability(source), _Reports(source)
     numbers = np.where(cycles.each(is_data_command), volumes.of_commands(cycles), -1)
     rows = rows_of_each(numbers, [volume.number for volume in several])
     found = (_of_volume(cycles, service, reports, volume, own) for volume, own in zip(several, rows, strict=True))
     return [each for each in found if each is not None]
 
 
-def _of_volume(cycles: Table, service: Service, reports: _Reports, volume: Volume, rows: Array) -> PathsUse | None:
+def _of_volume(cycles: Table, service: Availability, reports: _Reports, volume: Volume, rows: Array) -> PathsUse | None:
     every = [(path, service.available([member.session for member in path])) for path in volume.paths]
     lengths = [_length(available) for _, available in every]
     least_ns = COMMON_SHARE * max(lengths)

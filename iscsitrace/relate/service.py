@@ -25,7 +25,7 @@ Intervals = tuple[Array, Array]
 _CUT_OFF = [CATEGORIES["ended_by"].index(name) for name in ("connection_end", "session_end", "capture_end")]
 
 
-class Service:
+class Availability:
     """The lives and the outages of all sessions; ``source`` is the method ``table`` of a trace with ``budget``."""
 
     def __init__(self, source: Source) -> None:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from iscsitrace.measure.data_commands import is_operation, is_storage_command
 from iscsitrace.measure.intervals import Span, difference, intersection, merged
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
-from iscsitrace.relate.service import Intervals, Service, joined
+from iscsitrace.relate.service import Availability, Intervals, joined
 from iscsitrace.relate.volumes import Volume, Volumes
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Source, Table
@@ -42,7 +42,7 @@ class _Trace:
     def __init__(self, source: Source, volumes: Volumes) -> None:
         self.source = source
         self.volumes = volumes
-        self.service = Service(source)
+        self.service = Availability(source)
 
     def found(self) -> Iterator[tuple[int, tuple[Span, ...]]]:
         long = self._is_work & (self.service.ends_ns - self.cycles.raw("command_first_ns") >= OUTAGE_MIN_NS)

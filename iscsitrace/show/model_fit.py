@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from iscsitrace.fit import of_connections
 from iscsitrace.fit.left_out import apart
 from iscsitrace.fit.points import REASONS
-from iscsitrace.fit.sweep import POOR, Place, Sweep
+from iscsitrace.fit.sweep import POOR, Sweep, SweptPoint
 from iscsitrace.plots.model_curves import label_of, text_of
 from iscsitrace.show import inputs as captures
 from iscsitrace.show.document import Block, Grid, Heading, Section, table
@@ -234,7 +234,7 @@ def _notes(sweep: Sweep) -> Iterator[str]:
             yield f"{place.point.name}: the packets contradict the named {label_of(name)}: {_seen(place, name)}"
 
 
-def _seen(place: Place, name: str) -> str:
+def _seen(place: SweptPoint, name: str) -> str:
     if name == "delay_ns":
         return f"half of the least RTT is {amounts.time(place.point.delay_ns.value)}"
     setting = place.point.setting

@@ -16,12 +16,12 @@ from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
-    from iscsitrace.fit.fitted import Fitted
+    from iscsitrace.fit.fitted import FittedModel
     from iscsitrace.model.setting import Setting
-    from iscsitrace.model.what_if import Answer
+    from iscsitrace.model.what_if import Alternative
 
 
-def as_dict(base: Setting, fit_file: str | None, answers: Sequence[Answer]) -> dict[str, Any]:
+def as_dict(base: Setting, fit_file: str | None, answers: Sequence[Alternative]) -> dict[str, Any]:
     """What ``model predict --json`` prints."""
     return {
         "schema": SCHEMA_VERSION,
@@ -33,7 +33,7 @@ def as_dict(base: Setting, fit_file: str | None, answers: Sequence[Answer]) -> d
 
 
 def sections(
-    base: Setting, fit: Fitted | None, lists: Mapping[str, Sequence[Any]], answers: Sequence[Answer]
+    base: Setting, fit: FittedModel | None, lists: Mapping[str, Sequence[Any]], answers: Sequence[Alternative]
 ) -> Iterator[Section]:
     """One row for each combination of values."""
     varied = [name for name, values in lists.items() if len(values) > 1]
@@ -62,7 +62,7 @@ def sections(
         yield Section("", (text,))
 
 
-def _row(varied: Sequence[str], answer: Answer) -> tuple[object, ...]:
+def _row(varied: Sequence[str], answer: Alternative) -> tuple[object, ...]:
     found = answer.prediction
     of_fit = () if answer.gain is None else (
         cells.megabytes(answer.low_bytes_per_s),
@@ -83,7 +83,11 @@ def _row(varied: Sequence[str], answer: Answer) -> tuple[object, ...]:
 
 
 def write_chart(
-    path: Path, base: Setting, fit: Fitted | None, lists: Mapping[str, Sequence[Any]], answers: Sequence[Answer]
+    path: Path,
+    base: Setting,
+    fit: FittedModel | None,
+    lists: Mapping[str, Sequence[Any]],
+    answers: Sequence[Alternative],
 ) -> None:
     """Throughput over the first parameter with several values, a line for each combination of the others; beside them
     what was measured where the fit was made.

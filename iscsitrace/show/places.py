@@ -8,7 +8,7 @@ from typing import Any, Final
 from iscsitrace.show.document import Block, Breakdown, Findings, FoundProblem, Grid, Plots, Section, TimeShare, table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.taps import places
-from iscsitrace.taps.places import Place, Verdict
+from iscsitrace.taps.places import Place, TimePlaces
 from iscsitrace.taps.reading import TappedTrace
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
@@ -71,7 +71,7 @@ def breakdown(trace: Trace, sessions: Collection[int], label: str) -> tuple[Brea
     return (Breakdown(f"Time of reads and writes of {label} by place", parts, "their time"),)
 
 
-def verdict(each: Verdict) -> str:
+def verdict(each: TimePlaces) -> str:
     """The sentence that answers whose fault it is."""
     commands = f"median of {each.command_count:,} reads and writes"
     parts = ", ".join(f"{_ms(time_ns)} in the {PLACE_WORDS[place]}" for place, time_ns in each.parts_ns.items())
@@ -90,7 +90,7 @@ def section(found: Mapping[str, Any], plots: Plots | None = None) -> Section:
     problems = (
         FoundProblem(each["name"], each["severity"].replace("_", " "), "", each["text"]) for each in found["findings"]
     )
-    blocks: list[Block] = [verdict(Verdict(**each)) for each in found["sessions"]]
+    blocks: list[Block] = [verdict(TimePlaces(**each)) for each in found["sessions"]]
     blocks += [_NOT_THE_BREAKDOWN] if blocks else []
     blocks += [Findings(told)] if (told := tuple(problems)) else []
     blocks += [plots] if plots else []

@@ -177,7 +177,7 @@ class Condition:
         """InputInvalid, in one line, for a text that is not a condition on these columns."""
         self.text = text
         try:
-            self._test = _Reader(text, columns).read()
+            self._test = _Parser(text, columns).read()
         except InputInvalid as error:
             raise InputInvalid(f"filter {text[:80]!r}: {error}{columns.meant(text)}") from None
 
@@ -187,7 +187,7 @@ class Condition:
         return found
 
 
-class _Reader:
+class _Parser:
     """Reads a text from left to right: ``||`` binds least, then ``&&``, then ``!``."""
 
     def __init__(self, text: str, columns: Columns) -> None:

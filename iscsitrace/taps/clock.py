@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.measure.intervals import Span
 from iscsitrace.tables.numbers import grouped
-from iscsitrace.taps.envelope import Envelope, Line, widest
+from iscsitrace.taps.envelope import Envelope, OffsetLine, widest
 from iscsitrace.taps.samples import Samples
 from iscsitrace.taps.steps import step_between, worst_boundary
 
@@ -38,7 +38,7 @@ class Piece:
     """A time in which one line holds; ``from_ns`` is the time at A at which it begins."""
 
     from_ns: int
-    line: Line
+    line: OffsetLine
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Clock:
         """
         return self._in_pieces(near_a_ns, lambda line, at: line.to_a(time_b_ns[at]))
 
-    def _in_pieces(self, near_a_ns: Array, value: Callable[[Line, Any], Array]) -> Array:
+    def _in_pieces(self, near_a_ns: Array, value: Callable[[OffsetLine, Any], Array]) -> Array:
         """What ``value`` returns for the line of each piece, and for the items whose times of A are in it, int64."""
         if len(self.pieces) == 1:
             return value(self.pieces[0].line, slice(None))
@@ -108,7 +108,7 @@ class Clock:
 
 def synchronised() -> Clock:
     """Clocks that were said to be the same."""
-    return Clock((Piece(-(1 << 62), Line(0, 0, 0.0)),), 0, 0, 0, 0, is_assumed=True)
+    return Clock((Piece(-(1 << 62), OffsetLine(0, 0, 0.0)),), 0, 0, 0, 0, is_assumed=True)
 
 
 def fit(samples: Samples, most_steps: int) -> Clock | None:

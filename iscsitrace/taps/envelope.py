@@ -31,7 +31,7 @@ _ROUNDS: Final = 48
 
 
 @dataclass(frozen=True)
-class Line:
+class OffsetLine:
     """An offset that changes with time."""
 
     from_ns: int
@@ -94,7 +94,7 @@ class Envelope:
         )
         return max(_SLACK_NS, _CHANCE * excess)
 
-    def narrowest(self, line: Line) -> tuple[int, int, int]:
+    def narrowest(self, line: OffsetLine) -> tuple[int, int, int]:
         """Time at which all lines between the points are closest to each other, with the least and greatest offset."""
         slopes_ends = _slopes_where(lambda slope: self.margin(slope) >= 0, line.slope)
         slopes = np.linspace(*slopes_ends, 65)
@@ -113,7 +113,7 @@ class Envelope:
         return self.from_ns + round(time), self.base_ns + int(np.floor(low)), self.base_ns + int(np.ceil(high))
 
 
-def widest(envelopes: Sequence[Envelope]) -> tuple[list[Line], float]:
+def widest(envelopes: Sequence[Envelope]) -> tuple[list[OffsetLine], float]:
     """The lines of one slope with the greatest margin, one for each envelope, and the least of their margins in ns.
 
     Of equal ones those with the least drift.
@@ -127,7 +127,7 @@ def widest(envelopes: Sequence[Envelope]) -> tuple[list[Line], float]:
     least = most - min(max(envelope.slack_ns(greatest) for envelope in envelopes), _SLACK * abs(most))
     slope = float(np.clip(0.0, *_slopes_where(lambda slope: margin(slope) >= least, greatest)))
     lines = [
-        Line(each.from_ns, each.base_ns + round((each.below(slope) + each.above(slope)) / 2), slope)
+        OffsetLine(each.from_ns, each.base_ns + round((each.below(slope) + each.above(slope)) / 2), slope)
         for each in envelopes
     ]
     return lines, margin(slope)

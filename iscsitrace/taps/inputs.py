@@ -16,7 +16,7 @@ from iscsitrace.tables.schema import TAPPED_TABLES
 from iscsitrace.tables.tap_join import connections_seen
 from iscsitrace.tables.trace import Trace, read
 from iscsitrace.taps.at_once import read_each
-from iscsitrace.taps.reading import MOST_TAPS, NEEDED, Tap, TappedTrace, in_order, read_taps, recognise_all
+from iscsitrace.taps.reading import MOST_TAPS, NEEDED, CapturePoint, TappedTrace, in_order, read_taps, recognise_all
 from iscsitrace.taps.recognition import Recognition, Relation
 from iscsitrace.wording import cells
 
@@ -152,7 +152,9 @@ def read_inputs(
         return _as_one(sources, wanted, options)
     if all(each.relation is Relation.TAPS for each in pairs.values()):
         names = _names(sources)
-        taps = [Tap(name, (source,), trace) for name, source, trace in zip(names, sources, traces, strict=True)]
+        taps = [
+            CapturePoint(name, (source,), trace) for name, source, trace in zip(names, sources, traces, strict=True)
+        ]
         return _of_taps(in_order(taps, pairs))
     near, far = _sides(sources, traces, pairs)
     sides = {_names(side)[0]: side for side in (near, far)}

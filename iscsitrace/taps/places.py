@@ -41,7 +41,7 @@ FINDINGS: Final = {
 
 
 @dataclass(frozen=True)
-class Verdict:
+class TimePlaces:
     """The places of the time of a session's reads and writes."""
 
     session: int
@@ -74,7 +74,7 @@ class PlaceFinding:
         return asdict(self)
 
 
-def verdicts(trace: TappedTrace, within: Span | None = None) -> list[Verdict]:
+def verdicts(trace: TappedTrace, within: Span | None = None) -> list[TimePlaces]:
     """Of every session with reads or writes that have legs: of those that began ``within`` a time, else of all."""
     legs, cycles = trace.command_legs, trace.cycles
     session = cycles.raw("session")[legs.rows]
@@ -86,7 +86,7 @@ def verdicts(trace: TappedTrace, within: Span | None = None) -> list[Verdict]:
     return [_verdict(number, legs.where(data[own])) for number, own in grouped(session[data]).items()]
 
 
-def _verdict(session: int, legs: Legs) -> Verdict:
+def _verdict(session: int, legs: Legs) -> TimePlaces:
     latency = legs.latency_ns
     parts = {
         "network": legs.network_ns,
@@ -99,7 +99,7 @@ def _verdict(session: int, legs: Legs) -> Verdict:
     sums = [int(parts[place][middle].sum()) for place in PLACES]
     scaled = [round(median * each / (sum(sums) or 1)) for each in sums[1:]]
     total = int(latency.sum()) or 1
-    return Verdict(
+    return TimePlaces(
         session,
         len(legs),
         median,
@@ -162,7 +162,7 @@ def _queue(network: Network, near: str, far: str) -> list[PlaceFinding]:
     return []
 
 
-def _slow(each: list[Verdict]) -> list[PlaceFinding]:
+def _slow(each: list[TimePlaces]) -> list[PlaceFinding]:
     found = []
     for verdict in each:
         for place, name, host in (

@@ -41,7 +41,7 @@ _LIMITS: Final = ("capture_filter", "packet_limit", "time_from_ns", "time_to_ns"
 
 
 @dataclass(frozen=True)
-class Tap:
+class CapturePoint:
     """A place where the traffic was captured."""
 
     name: str
@@ -65,7 +65,7 @@ class TappedTrace(Trace):
     How senders behaved (senders.TABLES) is seen at the tap nearest to each sender; what is derived follows it.
     """
 
-    def __init__(self, taps: Sequence[Tap], recognised: Mapping[tuple[int, int], Recognition]) -> None:
+    def __init__(self, taps: Sequence[CapturePoint], recognised: Mapping[tuple[int, int], Recognition]) -> None:
         """``taps`` are in order from the initiator to the target; ``recognised`` has a pair of each two of them."""
         # tables leave the core once: both traces share them as the core made them
         self.__dict__.update(taps[0].trace.__dict__, _tables={}, _read_again=None)
@@ -193,7 +193,7 @@ def read_taps(
         raise InputInvalid(f"{amounts.count(len(taps), 'tap')}: there have to be 2 to {MOST_TAPS}")
     groups = [tuple(given) if isinstance(given, (list, tuple)) else (given,) for given in taps.values()]
     traces = read_each(groups, tables={*tables, *NEEDED} - TAPPED_TABLES.keys(), **options)
-    read_in = [Tap(*each) for each in zip(taps, groups, traces, strict=True)]
+    read_in = [CapturePoint(*each) for each in zip(taps, groups, traces, strict=True)]
     pairs = recognise_all([tap.trace for tap in read_in], are_synchronised=are_synchronised)
     for (first, second), each in pairs.items():
         if each.relation is not Relation.TAPS:
@@ -211,7 +211,7 @@ def recognise_all(traces: Sequence[Trace], *, are_synchronised: bool = False) ->
     }
 
 
-def in_order(taps: Sequence[Tap], pairs: Mapping[tuple[int, int], Recognition]) -> TappedTrace:
+def in_order(taps: Sequence[CapturePoint], pairs: Mapping[tuple[int, int], Recognition]) -> TappedTrace:
     """The taps from the initiator to the target, as one trace; each two of them have been recognised as taps."""
     nearer_than = [0] * len(taps)
     for (first, second), each in pairs.items():

@@ -15,7 +15,7 @@ from iscsitrace.diagnosis.examination import examine
 from iscsitrace.diagnosis.registry import PROBLEMS
 from iscsitrace.findings import NEEDED
 from iscsitrace.findings.finding import Finding, in_order, shown
-from iscsitrace.findings.times import Times
+from iscsitrace.findings.times import FindingSpans
 from iscsitrace.measure.grouping import TABLES
 from iscsitrace.measure.stretches import Stretches
 from iscsitrace.wording import amounts as wording
@@ -82,7 +82,7 @@ def test_half_of_a_share_explains_it(own: float | None, other: float | None, is_
 
 def test_the_spans_of_a_story_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     spans = tuple((10 * number, 10 * number + 9) for number in range(1000))
-    asked = calls_of(monkeypatch, Times, "_meet")
+    asked = calls_of(monkeypatch, FindingSpans, "_meet")
     think = Finding(PROBLEMS["initiator_think_time"], "info", 0.1, "", (), spans=spans)
     waits = Finding(PROBLEMS["mirror_waits_for_farthest"], "info", 0.3, "", (), spans=spans)
     # as each session of the story does

@@ -13,7 +13,7 @@ from iscsitrace.fit.points import Fit, Point
 from iscsitrace.fit.regression import fit
 from iscsitrace.fit.steady import NEEDED, points
 from iscsitrace.model.prediction import changed
-from iscsitrace.model.uncertainty import Place, predict_with
+from iscsitrace.model.uncertainty import FittedPlace, predict_with
 from iscsitrace.tables.trace import read
 from tests.support.runs import Run, Runs
 from tests.support.tables_by_hand import MS
@@ -84,8 +84,8 @@ def test_a_status_with_the_data_waits_for_no_ack(runs: Runs) -> None:
     assert [point.seen.ack_delay for point in points_of(run)] == [None, None]
 
 
-def place(block_bytes: int, ack_delay_ns: float, **values: int) -> Place:
-    return Place(block_bytes, 4.0 * MS, values.get("queue_depth", 1), True, True, 60.0 * MS, "cycle", 0.0,
+def place(block_bytes: int, ack_delay_ns: float, **values: int) -> FittedPlace:
+    return FittedPlace(block_bytes, 4.0 * MS, values.get("queue_depth", 1), True, True, 60.0 * MS, "cycle", 0.0,
                  ack_delay_ns=ack_delay_ns)  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def place(block_bytes: int, ack_delay_ns: float, **values: int) -> Place:
     ],
 )
 def test_whether_the_ack_of_another_size_is_delayed(
-    runs: Runs, places: list[Place], delays_ms: dict[int, int], is_doubted: bool
+    runs: Runs, places: list[FittedPlace], delays_ms: dict[int, int], is_doubted: bool
 ) -> None:
     """32, 60, 62 and 64 KiB are 23, 43, 44 and 46 segments."""
     fit_of = from_document(fitted(runs).as_dict())

@@ -19,7 +19,7 @@ import pytest
 import iscsitrace
 from bench.budget.cases import Case
 from iscsitrace.fit import robust
-from iscsitrace.fit.fitted import Fitted, from_document
+from iscsitrace.fit.fitted import FittedModel, from_document
 from iscsitrace.fit.points import Point, Seen
 from iscsitrace.fit.regression import fit
 from iscsitrace.fit.steady import NEEDED, points
@@ -55,7 +55,7 @@ class Score:
         return {name: self.held[name] / count for name, count in self.asked.items()}
 
 
-def read_back(made: list[Point]) -> Fitted:
+def read_back(made: list[Point]) -> FittedModel:
     """The fit as predictions read it: through JSON."""
     return from_document(json.loads(json.dumps(fit(made).as_dict())))
 

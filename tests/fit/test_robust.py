@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from iscsitrace.fit import robust
-from iscsitrace.fit.robust import Line
+from iscsitrace.fit.robust import LinearFit
 
 HUBER = 1.345
 T = {2: 4.30265, 3: 3.18245, 4: 2.77645, 6: 2.44691}
@@ -75,7 +75,7 @@ def test_the_standard_error_of_a_mean_by_hand() -> None:
 # --- lines
 
 
-def mean_of(*measured: float, error: float = 1.0) -> Line:
+def mean_of(*measured: float, error: float = 1.0) -> LinearFit:
     """The line of a constant."""
     count = len(measured)
     return robust.solve(np.ones((count, 1)), np.array(measured), np.full(count, error))

@@ -9,7 +9,7 @@ import pytest
 
 from iscsitrace.fit.left_out import apart
 from iscsitrace.fit.points import OfConnection, Point, Seen
-from iscsitrace.fit.sweep import Capture, Sweep, sweeps
+from iscsitrace.fit.sweep import Sweep, SweptCapture, sweeps
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting, Solicitation
 from iscsitrace.plots import sweep as sweep_curves
@@ -48,8 +48,8 @@ def point(delay_ms: float, block_kib: int = 64, *, off: float = 0.0, session: in
     return replace(made, **values)
 
 
-def captures(*points: Point, **named: Any) -> list[Capture]:
-    return [Capture(f"dir/{number}.pcap", (each,), named) for number, each in enumerate(points)]
+def captures(*points: Point, **named: Any) -> list[SweptCapture]:
+    return [SweptCapture(f"dir/{number}.pcap", (each,), named) for number, each in enumerate(points)]
 
 
 def one(found: list[Sweep]) -> Sweep:
@@ -105,7 +105,7 @@ def test_delays_of_one_path_are_one_setting_and_others_are_not() -> None:
 
 
 def test_a_named_setting_is_the_place_of_its_point() -> None:
-    made = [Capture(f"{name}.pcap", (point(delay),), {"delay_ns": named * MS, "target": name})
+    made = [SweptCapture(f"{name}.pcap", (point(delay),), {"delay_ns": named * MS, "target": name})
             for delay, named, name in ((4.4, 4, "tgt"), (8.5, 8, "lio"), (4.5, 4, "lio"))]  # fmt: skip
     sweep = one(sweeps(made))
     assert sweep.varied == ("delay_ns", "target")
@@ -121,7 +121,7 @@ def test_a_named_setting_is_the_place_of_its_point() -> None:
 
 def test_the_packets_contradict_a_wrong_name() -> None:
     sweep = one(
-        sweeps([Capture("a.pcap", (point(4.0),), {"delay_ns": 8 * MS, "block_bytes": 64 * KIB, "queue_depth": 2})])
+        sweeps([SweptCapture("a.pcap", (point(4.0),), {"delay_ns": 8 * MS, "block_bytes": 64 * KIB, "queue_depth": 2})])
     )
     assert sweep.places[0].remarks == ("delay_ns", "queue_depth")
     notes = "\n".join(tables.points_of(sweep).notes)
@@ -140,12 +140,12 @@ def test_reads_and_writes_are_sweeps_of_their_own_and_keys_are_settings_of_write
 
 
 def test_two_sessions_of_a_capture_are_two_points() -> None:
-    sweep = one(sweeps([Capture("a.pcap", (point(1.0), point(8.0, session=1)), {})]))
+    sweep = one(sweeps([SweptCapture("a.pcap", (point(1.0), point(8.0, session=1)), {})]))
     assert [(place.capture, place.point.session) for place in sweep.places] == [("a.pcap", 0), ("a.pcap", 1)]
 
 
 def test_no_point_is_no_sweep_and_one_point_has_no_error() -> None:
-    assert sweeps([Capture("a.pcap", (), {})]) == []
+    assert sweeps([SweptCapture("a.pcap", (), {})]) == []
     sweep = one(sweeps(captures(point(4.0))))
     assert (sweep.varied, sweep.error, sweep.is_poor) == ((), None, False)
     assert "no error of the model is known" in tables.verdict(sweep)
@@ -306,7 +306,7 @@ def test_connections_count_also_where_commands_take_turns() -> None:
 
 
 def test_a_setting_that_is_named_for_some_captures_only_has_places_all_the_same() -> None:
-    made = [Capture("a.pcap", (point(4.0),), {"loss": 0.01}), Capture("b.pcap", (point(4.0, off=0.01),), {})]
+    made = [SweptCapture("a.pcap", (point(4.0),), {"loss": 0.01}), SweptCapture("b.pcap", (point(4.0, off=0.01),), {})]
     sweep = one(sweeps(made))
     assert sweep.varied == ("loss",)
     (plot,) = sweep_curves.plots(sweep)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.measure.spans import Commands, Spans
+from iscsitrace.measure.spans import Commands, CycleSpans
 from tests.support.tables_by_hand import table
 
 
@@ -22,11 +22,11 @@ def commands(*rows: tuple[int | None, ...], answer_ns: float = 0) -> Commands:
     return Commands(table("cycles", *(command(number, *row) for number, row in enumerate(rows))), answer_ns)
 
 
-def spans(found: Commands) -> list[Spans]:
+def spans(found: Commands) -> list[CycleSpans]:
     return list(found.spans())
 
 
-def lasted(span: Spans) -> list[tuple[int, int]]:
+def lasted(span: CycleSpans) -> list[tuple[int, int]]:
     ends = np.where(span.has_end, span.ends, -1)
     return list(zip(span.starts.tolist(), ends.tolist(), strict=True))
 

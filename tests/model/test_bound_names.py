@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.fit.fitted import Fitted
+from iscsitrace.fit.fitted import FittedModel
 from iscsitrace.model.cycle import Cycle
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.prediction import _name, changed, predict
@@ -122,14 +122,14 @@ def test_the_delays_of_a_mirror_are_those_of_writes_and_not_negative() -> None:
 # --- with a fit
 
 
-def fit(**values: Any) -> Fitted:
+def fit(**values: Any) -> FittedModel:
     exact = Estimate.exact
     setting = replace(READ, service_ns=MS)
-    found = Fitted(exact(2.0), exact(setting.delay_ns), exact(MS), exact(65_536_000), 2.0, setting)
+    found = FittedModel(exact(2.0), exact(setting.delay_ns), exact(MS), exact(65_536_000), 2.0, setting)
     return replace(found, **values)
 
 
-def answer(found: Fitted) -> tuple[Prediction, float, float]:
+def answer(found: FittedModel) -> tuple[Prediction, float, float]:
     """The prediction for its own setting, and the ends of its interval."""
     interval = predict_with(found.setting, found)
     return interval.prediction, interval.low_bytes_per_s, interval.high_bytes_per_s

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.fit.fitted import Fitted, from_document
+from iscsitrace.fit.fitted import FittedModel, from_document
 from iscsitrace.model.bounds import loss_window_segments
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.legs import legs
@@ -293,10 +293,10 @@ def test_more_commands_are_never_slower_nor_faster_than_the_line(setting: Settin
 # --- uncertainty
 
 
-def fitted(**values: Any) -> Fitted:
+def fitted(**values: Any) -> FittedModel:
     exact = Estimate.exact
     setting = replace(READ, service_ns=1.0 * MS)
-    found = Fitted(exact(2.0), exact(setting.delay_ns), exact(1.0 * MS), exact(40e6), 2.0, setting)
+    found = FittedModel(exact(2.0), exact(setting.delay_ns), exact(1.0 * MS), exact(40e6), 2.0, setting)
     return replace(found, **values)
 
 

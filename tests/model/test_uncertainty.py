@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.fit.fitted import Fitted
+from iscsitrace.fit.fitted import FittedModel
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting
-from iscsitrace.model.uncertainty import Interval, Place, predict_with
+from iscsitrace.model.uncertainty import FittedPlace, Interval, predict_with
 from iscsitrace.model.what_if import ask
 from tests.support.tables_by_hand import MS
 
@@ -23,13 +23,13 @@ READ = Setting("read", BLOCK, 4.0 * MS, 65_536_000, service_ns=3.0 * MS)
 
 
 def place(block_bytes: int = BLOCK, *, delay_ms: float = 4.0, depth: int = 1, period_ms: float = 12.0,
-          **values: Any) -> Place:  # fmt: skip
-    made = Place(block_bytes, delay_ms * MS, depth, False, False, period_ms * MS, "cycle")
+          **values: Any) -> FittedPlace:  # fmt: skip
+    made = FittedPlace(block_bytes, delay_ms * MS, depth, False, False, period_ms * MS, "cycle")
     return replace(made, **values)
 
 
-def fit(*places: Place, setting: Setting = READ, **values: Any) -> Fitted:
-    found = Fitted(
+def fit(*places: FittedPlace, setting: Setting = READ, **values: Any) -> FittedModel:
+    found = FittedModel(
         exact(2.0, "packets"), exact(setting.delay_ns, "packets"), exact(3.0 * MS, "packets"),
         exact(65_536_000, "packets"), 2.0, setting, places=places or (place(),),
     )  # fmt: skip

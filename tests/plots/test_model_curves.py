@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from iscsitrace.model.setting import Setting
-from iscsitrace.model.uncertainty import Place
+from iscsitrace.model.uncertainty import FittedPlace
 from iscsitrace.model.what_if import ask
 from iscsitrace.plots.model_curves import axis_of, of_answers, text_of
 
@@ -99,8 +99,8 @@ def test_one_value_of_each_is_a_curve_of_one_point() -> None:
     assert found.constants == ("queue depth 2", "loss 0 %")
 
 
-def place(delay_ms: float, block_bytes: int = 65_536, depth: int = 1, rate: float | None = 5e6) -> Place:
-    found = Place(block_bytes, delay_ms * MS, depth, False, False, 13.0 * MS, "cycle", model_ns=12.5 * MS)
+def place(delay_ms: float, block_bytes: int = 65_536, depth: int = 1, rate: float | None = 5e6) -> FittedPlace:
+    found = FittedPlace(block_bytes, delay_ms * MS, depth, False, False, 13.0 * MS, "cycle", model_ns=12.5 * MS)
     return replace(found, throughput_bytes_per_s=rate, throughput_low_bytes_per_s=4e6)
 
 

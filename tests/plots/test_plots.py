@@ -32,7 +32,7 @@ from iscsitrace.plots.marks import Bars, Series, Spans
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.coverage import measure
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.taps.places import Place, Verdict
+from iscsitrace.taps.places import Place, TimePlaces
 from iscsitrace.wording.parts import PARTS
 from tests.support import xplot_file
 from tests.support.tables_by_hand import MS, TRACE, table, with_waits
@@ -705,7 +705,7 @@ def test_the_parts_of_the_breakdown_stack_to_all_of_the_time() -> None:
 def test_the_breakdown_by_place_is_below_that_by_cause() -> None:
     """Of two sessions, one of which is not in the view."""
     shares: dict[Place, float] = {"network": 0.75, "target": 0.2, "initiator": 0.05}
-    verdicts = [Verdict(number, 3, 10 * MS, {}, shares) for number in (0, 7)]
+    verdicts = [TimePlaces(number, 3, 10 * MS, {}, shares) for number in (0, 7)]
     rows = [row | {"session": 0} for row in BUDGET]
     edges = np.array([0, 20, 40, 60]) * MS
     view_of_all = View(0, 0, 60 * MS, (1,))

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from iscsitrace.fit.points import Losses
-from iscsitrace.fit.sweep import Capture, sweeps
+from iscsitrace.fit.sweep import SweptCapture, sweeps
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.plots import model
 from iscsitrace.plots import sweep as sweep_curves
@@ -23,7 +23,7 @@ INPUTS: list[dict[str, Any]] = [
 ]
 
 
-def described(*captured: Capture, missing: tuple[str, ...] = (), has_pictures: bool = False) -> Document:
+def described(*captured: SweptCapture, missing: tuple[str, ...] = (), has_pictures: bool = False) -> Document:
     return swept.describe(sweeps(captured), missing, INPUTS, has_pictures=has_pictures)
 
 
@@ -74,7 +74,7 @@ def test_what_has_no_point_is_said() -> None:
     found = described(*captures(point(1.0)), missing=("a.pcap, session 1: no reads or writes of data",))
     (model,) = (section for section in found.sections if section.title == "Model")
     assert "Not determined: not fitted: a.pcap, session 1: no reads or writes of data." in model.lines
-    empty = described(Capture("a.pcap", (), {}), missing=("a.pcap: no iSCSI session",))
+    empty = described(SweptCapture("a.pcap", (), {}), missing=("a.pcap: no iSCSI session",))
     assert empty.opening.headline == "No session has steady reads or writes, so there is no point."
     # both renderings take it
     assert "no iSCSI session" in page.render(empty, "1.2.3")

@@ -95,11 +95,11 @@ def command(
     rivalry = compare(chosen)
     written, swept = [], None
     if directory is not None:
-        from iscsitrace.fit.sweep import Capture, sweeps
+        from iscsitrace.fit.sweep import SweptCapture, sweeps
         from iscsitrace.show import sweep_files
 
         captures = [
-            Capture(source, tuple(of_operation(found, chosen[0].setting.operation)), at)
+            SweptCapture(source, tuple(of_operation(found, chosen[0].setting.operation)), at)
             for source, found, at in zip(capture_input.sources, read.points, settings, strict=True)
         ]
         line = None if link_bps is None else link_bps / 8

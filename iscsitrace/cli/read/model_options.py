@@ -14,7 +14,7 @@ from iscsitrace.cli.units import Duration, Quantity, Rate, Share, Size
 from iscsitrace.errors import InputInvalid
 
 if TYPE_CHECKING:
-    from iscsitrace.fit.fitted import Fitted
+    from iscsitrace.fit.fitted import FittedModel
     from iscsitrace.model.setting import Setting
 
 _BLOCK_BYTES: Final = 65_536
@@ -155,7 +155,7 @@ takes_fit = click.option(
 )
 
 
-def read_fit(file: IO[bytes]) -> Fitted:
+def read_fit(file: IO[bytes]) -> FittedModel:
     """The fit; InputInvalid for a file that is none."""
     from iscsitrace.fit.fitted import from_document
 

@@ -16,7 +16,7 @@ from iscsitrace.show.line import say
 from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
-    from iscsitrace.fit.fitted import Fitted
+    from iscsitrace.fit.fitted import FittedModel
     from iscsitrace.model.setting import Setting
 
 _PICTURES: Final = ("png", "svg", "pdf")
@@ -80,7 +80,7 @@ def _in_order_of_the_line(lists: dict[str, tuple[Any, ...]]) -> dict[str, tuple[
     return {name: lists[name] for name in click.get_current_context().params if name in lists}
 
 
-def _base(operation: str | None, fit: Fitted | None, lists: dict[str, tuple[Any, ...]]) -> Setting:
+def _base(operation: str | None, fit: FittedModel | None, lists: dict[str, tuple[Any, ...]]) -> Setting:
     delays = lists.get("delay_ns") or lists.get("target_delays_ns", ((),))[0]
     return model_options.base(operation, fit.setting if fit else None, delays)
 

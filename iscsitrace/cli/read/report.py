@@ -132,11 +132,11 @@ def _sweep(
     settings = of_each(capture_input.sources, named)
     if any(Path(name).is_dir() for name in capture_input.sources):
         raise click.UsageError("--sweep takes captures: the report on the folder of an experiment has its own grid")
-    from iscsitrace.fit.sweep import Capture, sweeps
+    from iscsitrace.fit.sweep import SweptCapture, sweeps
     from iscsitrace.report import swept
 
     read = survey_each(capture_input, written)
-    captures = [Capture(*each) for each in zip(capture_input.sources, read.points, settings, strict=True)]
+    captures = [SweptCapture(*each) for each in zip(capture_input.sources, read.points, settings, strict=True)]
     points = [point for found in read.points for point in found]
     found = sweeps(captures, rates_of(points, baselines), None if link_bps is None else link_bps / 8)
     return swept.describe(found, read.missing, read.inputs, has_pictures=has_pictures)

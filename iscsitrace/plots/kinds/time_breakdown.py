@@ -27,7 +27,7 @@ from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import Trace
 from iscsitrace.taps import places
-from iscsitrace.taps.places import Place, Verdict
+from iscsitrace.taps.places import Place, TimePlaces
 from iscsitrace.taps.reading import TappedTrace
 from iscsitrace.wording.amounts import percent
 from iscsitrace.wording.parts import BY_NAME
@@ -48,7 +48,7 @@ class BudgetCurves:
     """Number of scopes, drawn or not."""
     added: str
     """The scopes that ``shares`` adds up; empty where there is only one."""
-    places: tuple[Verdict, ...] = ()
+    places: tuple[TimePlaces, ...] = ()
     """The time of reads and writes by place, of sessions of the view; none without several taps."""
     by: str | None = None
     """What the commands of a scope are told apart by; None for sessions and connections, with all of their time."""
@@ -59,7 +59,7 @@ def compute(
     cycles: Table,
     edges_ns: Array,
     view: View,
-    verdicts: Sequence[Verdict] = (),
+    verdicts: Sequence[TimePlaces] = (),
     top: int = TOP,
     told: tuple[CommandGroups, Array] | None = None,
 ) -> BudgetCurves:
@@ -239,7 +239,7 @@ def draw(figure: Figure, budget: BudgetCurves) -> None:
     style.legend(over_time, over_time, columns=4)
 
 
-def _draw_places(totals: Axes, verdict: Verdict, place: int) -> None:
+def _draw_places(totals: Axes, verdict: TimePlaces, place: int) -> None:
     """Draws the shares of each place, with its name: there is no time over which all of them add up."""
     left = 0.0
     for name, share in verdict.shares.items():
