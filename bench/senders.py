@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 TABLES = ("window", "retransmissions", "senders", "recoveries", "segments")
 BUSY_BYTES = 30_000
@@ -68,7 +68,7 @@ class Errors:
     share_valid: float
 
 
-def estimates(trace: Trace, *, to_target: bool, connection: int = 0) -> Estimates:
+def estimates(trace: TraceTables, *, to_target: bool, connection: int = 0) -> Estimates:
     """What a trace says of the window of one sender."""
     window = trace.window
     rows = (window["to_target"] == to_target) & (window["connection"] == connection)
@@ -132,7 +132,7 @@ def of_probe(time_ns: npt.ArrayLike, cwnd_bytes: npt.ArrayLike) -> Known | None:
     return Known(times[:-1], windows[1:]) if len(times) > 1 else None
 
 
-def resent_count(trace: Trace, *, to_target: bool) -> int:
+def resent_count(trace: TraceTables, *, to_target: bool) -> int:
     """What one side sent again, as hosts count it: with repeated SYNs. Needs the table ``segments``."""
     segments = trace.segments
     is_syn = (segments.raw("flags") & _SYN != 0) & (segments.raw("to_target") == to_target)

@@ -21,7 +21,7 @@ _Trace = TypeVar("_Trace", bound="Trace")
 _Options = ParamSpec("_Options")
 
 
-class Trace(passes.Trace):
+class Trace(passes.TraceTables):
     """The tables of one pass: ``trace.cycles``, ``trace.pdus`` ... or ``trace.table("cycles")``; what is computed from
     them; a diagnosis, plots and a fit.
     """
@@ -34,7 +34,7 @@ class Trace(passes.Trace):
         streams: Table
 
     @classmethod
-    def of(cls: type[_Trace], found: passes.Trace) -> _Trace:
+    def of(cls: type[_Trace], found: passes.TraceTables) -> _Trace:
         """The same trace, with more methods: tables leave the core once, so both share them."""
         made = cls.__new__(cls)
         made.__dict__.update(found.__dict__)
@@ -132,7 +132,7 @@ def of_pass(names: Iterable[str]) -> list[str]:
     return derived.of_pass(named)
 
 
-def _shown(read_pass: Callable[_Options, passes.Trace]) -> Callable[_Options, Trace]:
+def _shown(read_pass: Callable[_Options, passes.TraceTables]) -> Callable[_Options, Trace]:
     """The same, of tables that are computed from others too, and with the methods of :class:`Trace`."""
 
     @wraps(read_pass)

@@ -10,7 +10,7 @@ from iscsitrace.tables.trace import Source
 from iscsitrace.taps import reading
 
 
-class TappedTrace(Trace, reading.TappedTrace):
+class TappedTrace(Trace, reading.TappedTables):
     """The trace of the tap that is nearest to the initiator; it also has the tables ``legs`` and ``taps``."""
 
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 import iscsitrace
 from bench.score.known import RunKnown, SenderKnown
 from bench.senders import TABLES, errors, estimates, resent_count
-from iscsitrace.api import Trace as ApiTrace
+from iscsitrace.api import Trace
 from iscsitrace.errors import InputInvalid
 from iscsitrace.findings import NEEDED
-from iscsitrace.tables.trace import Trace
-from iscsitrace.taps.reading import TappedTrace, read_taps
+from iscsitrace.tables.trace import TraceTables
+from iscsitrace.taps.reading import TappedTables, read_taps
 
 BOTH: Final = "both"
 Row = dict[str, str]
@@ -82,7 +82,7 @@ def of_run(known: RunKnown) -> Iterator[Row]:
         yield _row(known, BOTH, "", _named(joined) | agreement | _delays(known, joined))
 
 
-def _read(known: RunKnown) -> tuple[TappedTrace | None, dict[str, Trace]]:
+def _read(known: RunKnown) -> tuple[TappedTables | None, dict[str, TraceTables]]:
     """The trace of both taps, if they can be joined, and that of each."""
     wanted = tuple(dict.fromkeys((*NEEDED, *TABLES)))
     with suppress(InputInvalid):
@@ -92,9 +92,9 @@ def _read(known: RunKnown) -> tuple[TappedTrace | None, dict[str, Trace]]:
     return None, {tap: iscsitrace.read(file, tables=wanted) for tap, file in known.captures.items()}
 
 
-def _named(trace: Trace) -> dict[str, str]:
+def _named(trace: TraceTables) -> dict[str, str]:
     """The headline of a diagnosis, and the limiter of the session that was busy longest."""
-    document = ApiTrace.of(trace).diagnose().as_dict()
+    document = Trace.of(trace).diagnose().as_dict()
     sessions = [each for each in document["sessions"] if each.get("limiter")]
     busiest = max(sessions, key=lambda each: each["jobs_ns"], default={"limiter": ""})
     return {"headline": document["headline"]["name"] if document["headline"] else "", "limiter": busiest["limiter"]}
@@ -104,7 +104,7 @@ def _is_in(name: str, right: frozenset[str]) -> bool | None:
     return name in right if right else None
 
 
-def _of_senders(known: RunKnown, tap: str, trace: Trace) -> Iterator[Row]:
+def _of_senders(known: RunKnown, tap: str, trace: TraceTables) -> Iterator[Row]:
     numbers = {row["initiator_port"]: row["connection"] for row in trace.connections.rows()}
     found = {(row["connection"], row["to_target"]): row for row in trace.senders.rows()}
     for sender in known.senders:
@@ -133,7 +133,7 @@ def _rtts(sender: SenderKnown, row: Mapping[str, Any], back: Mapping[str, Any]) 
     }
 
 
-def _window(sender: SenderKnown, tap: str, trace: Trace, connection: int) -> dict[str, Any]:
+def _window(sender: SenderKnown, tap: str, trace: TraceTables, connection: int) -> dict[str, Any]:
     told, truth = estimates(trace, to_target=sender.side == "initiator", connection=connection), sender.windows[tap]
     if truth is None or not told.is_busy:
         return {}
@@ -141,7 +141,7 @@ def _window(sender: SenderKnown, tap: str, trace: Trace, connection: int) -> dic
     return {"cwnd_median": 100 * off.median, "cwnd_p95": 100 * off.p95, "cwnd_valid": 100 * off.share_valid}
 
 
-def _delays(known: RunKnown, joined: TappedTrace) -> dict[str, Any]:
+def _delays(known: RunKnown, joined: TappedTables) -> dict[str, Any]:
     network = joined.between(0, -1)
     medians_ns = {way: getattr(network, way).quantile_ns(0.5) for way in known.delays_ms}
     return {

@@ -26,7 +26,7 @@ from iscsitrace.show.progress import ProgressBar
 from iscsitrace.wording.amounts import count
 
 if TYPE_CHECKING:
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
     from iscsitrace.taps.inputs import Inputs
 
 EXIT_FINDING = 1
@@ -67,7 +67,7 @@ class CaptureInput:
     """The tap of each source, where taps were named."""
     are_clocks_synchronised: bool = False
     max_memory_bytes: int | None = None
-    read_already: tuple[Trace, ...] = ()
+    read_already: tuple[TraceTables, ...] = ()
     """Each source as a trace of its own, where it had to be read to find what belongs together."""
     folders: tuple[str, ...] = ()
     """Those that sources come from: nobody said that these belong together."""
@@ -109,7 +109,7 @@ class CaptureInput:
 
     def read(
         self, tables: Iterable[str] = (), loading: Sequence[str] = (), written: Iterable[Path] | None = ()
-    ) -> Trace:
+    ) -> TraceTables:
         """Read the captures; ``tables`` as for iscsitrace.read, ``loading`` modules to import meanwhile.
 
         From then on the process can write beneath ``written`` alone, start no program and use no TCP; None: as before.
@@ -154,9 +154,9 @@ class CaptureInput:
         from iscsitrace.taps import related
         from iscsitrace.taps.inputs import read_apart
 
-        traces: dict[str, Trace] = {}
+        traces: dict[str, TraceTables] = {}
 
-        def read(sources: Sequence[str]) -> Sequence[Trace]:
+        def read(sources: Sequence[str]) -> Sequence[TraceTables]:
             with self.watched() as watch:
                 found = read_apart(sources, tables=tables, **self._options(watch))
             traces.update(zip(sources, found, strict=True))
@@ -183,7 +183,7 @@ class CaptureInput:
             )
         return groups[0]
 
-    def has_iscsi(self, trace: Trace) -> bool:
+    def has_iscsi(self, trace: TraceTables) -> bool:
         """Whether there is iSCSI in what was read; a note where there is none."""
         if trace.connections.raw("is_iscsi").any():
             return True
@@ -191,7 +191,7 @@ class CaptureInput:
         self.note(f"iscsitrace: no iSCSI in {count(trace.packet_count, 'packet')}{connections}")
         return False
 
-    def end(self, trace: Trace) -> None:
+    def end(self, trace: TraceTables) -> None:
         """The last call of a command about iSCSI: its exit code says where the capture has none."""
         if not self.has_iscsi(trace):
             raise click.exceptions.Exit(EXIT_NO_ISCSI)

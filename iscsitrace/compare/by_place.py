@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps import places
 from iscsitrace.taps.places import PLACES, Place, PlaceFinding, TimePlaces
-from iscsitrace.taps.reading import TappedTrace
+from iscsitrace.taps.reading import TappedTables
 
 
 @dataclass(frozen=True)
@@ -44,15 +44,15 @@ class ByPlace:
         }
 
 
-def compare(trace_a: Trace, trace_b: Trace, session_a: int, session_b: int) -> ByPlace | None:
+def compare(trace_a: TraceTables, trace_b: TraceTables, session_a: int, session_b: int) -> ByPlace | None:
     """The comparison; None unless both traces are of several taps, and both sessions have reads or writes with legs."""
     found = [_of_session(trace, session) for trace, session in ((trace_a, session_a), (trace_b, session_b))]
     (a, findings_a), (b, findings_b) = found
     return ByPlace(a, b, {"a": findings_a, "b": findings_b}) if a and b else None
 
 
-def _of_session(trace: Trace, session: int) -> tuple[TimePlaces | None, list[PlaceFinding]]:
-    if not isinstance(trace, TappedTrace):
+def _of_session(trace: TraceTables, session: int) -> tuple[TimePlaces | None, list[PlaceFinding]]:
+    if not isinstance(trace, TappedTables):
         return None, []
     verdict = next((each for each in places.verdicts(trace) if each.session == session), None)
     return verdict, [each for each in places.findings(trace) if not each.sessions or session in each.sessions]

@@ -26,7 +26,7 @@ from iscsitrace.relate.mirrors.account import Account
 from iscsitrace.relate.volumes import Volume
 from iscsitrace.tables import memory
 from iscsitrace.tables.table import Source
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Diagnosis:
         return {verdict.name for verdict in every if verdict.kind == "problem"}
 
 
-def examine_trace(trace: Trace) -> Diagnosis:
+def examine_trace(trace: TraceTables) -> Diagnosis:
     """Diagnose a trace that was read with the tables NEEDED."""
     return examine(trace.table, tap_of=trace.tap_of, start_ns=trace.start_ns)
 

@@ -14,7 +14,7 @@ from iscsitrace.findings.finding import Finding, in_order
 from iscsitrace.measure.budget import Budget
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Subject:
             None,
         )
 
-    def commands(self, trace: Trace) -> Table:
+    def commands(self, trace: TraceTables) -> Table:
         """The commands of its sessions."""
         cycles = trace.cycles
         return cycles.select(known(cycles, "session") & np.isin(cycles.raw("session"), self.sessions))

@@ -12,7 +12,7 @@ from iscsitrace.tables.schema import DERIVED_TABLES
 from iscsitrace.tables.table import Source, Table
 
 if TYPE_CHECKING:
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 NEEDED: Final = {
     "events": events.NEEDED,
@@ -28,7 +28,7 @@ def of_pass(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(each for name in names for each in NEEDED.get(name, (name,))))
 
 
-def table(trace: Trace, name: str) -> Table:
+def table(trace: TraceTables, name: str) -> Table:
     """A table of the pass, or one that is computed from such tables, once."""
     return trace.kept(name, partial(make, name)) if name in DERIVED_TABLES else trace.table(name)
 

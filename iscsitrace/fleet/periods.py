@@ -19,7 +19,7 @@ from iscsitrace.tables.numbers import distinct
 from iscsitrace.tables.ring_pass import Period
 from iscsitrace.tables.schema import CATEGORIES, DATASET_TABLES
 from iscsitrace.tables.table import Table, null_value
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 Array = NDArray[Any]
 _UINT32_NULL: Final = null_value("uint32")
@@ -85,7 +85,7 @@ def _row(period: Period, finding: Finding, connection: int | None, session: int 
     }
 
 
-def _first_connections(trace: Trace) -> dict[int | None, int]:
+def _first_connections(trace: TraceTables) -> dict[int | None, int]:
     """The first connection of each session."""
     found: dict[int | None, int] = {}
     for row in trace.connections.rows(("connection", "session")):
@@ -136,7 +136,7 @@ def time_breakdown(period: Period) -> Table:
     return Table(DATASET_TABLES["time_breakdown"], data, None, CATEGORIES)
 
 
-def _luns(trace: Trace, session: Array, cycle: Array, is_known: Array) -> tuple[Array, Array]:
+def _luns(trace: TraceTables, session: Array, cycle: Array, is_known: Array) -> tuple[Array, Array]:
     """The logical unit of stretches of time, as places in the second array.
 
     It is that of the command that waits, else the only one that the session reads or writes.

@@ -18,7 +18,7 @@ from iscsitrace.show.document import Section, table
 from iscsitrace.show.terminal import show
 from iscsitrace.tables.preview import ROWS
 from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import cells
 from iscsitrace.wording.amounts import count, percent, time
 
@@ -132,7 +132,7 @@ _TOP = 20
 """Sessions that a diagnosis shows in full, as `iscsitrace diagnose` does."""
 
 
-def diagnose(trace: Trace, sessions: Sequence[int] = ()) -> Diagnosed:
+def diagnose(trace: TraceTables, sessions: Sequence[int] = ()) -> Diagnosed:
     """See Trace.diagnose."""
     from iscsitrace.diagnosis.examination import examine_trace
     from iscsitrace.show import diagnose as reporter
@@ -144,7 +144,7 @@ def diagnose(trace: Trace, sessions: Sequence[int] = ()) -> Diagnosed:
     return Diagnosed(sections, reporter.as_dict(whole, diagnosis), diagnosis)
 
 
-def plot(trace: Trace, kind: str, by: str | None, **zoom: Any) -> Picture:
+def plot(trace: TraceTables, kind: str, by: str | None, **zoom: Any) -> Picture:
     """See Trace.plot."""
     from iscsitrace.plots import groups, kinds, subject
     from iscsitrace.plots.decimation import Detail
@@ -163,7 +163,7 @@ def plot(trace: Trace, kind: str, by: str | None, **zoom: Any) -> Picture:
     return Picture(drawing, subject.of_trace(whole, drawing.view))
 
 
-def fit(trace: Trace, operation: str | None = None) -> Fitted:
+def fit(trace: TraceTables, operation: str | None = None) -> Fitted:
     """See Trace.fit."""
     from iscsitrace.fit import regression, rivalry, steady
     from iscsitrace.fit.points import of_operation
@@ -181,7 +181,7 @@ def fit(trace: Trace, operation: str | None = None) -> Fitted:
     return Fitted(sections, document | {"missing": missing}, result)
 
 
-def text(trace: Trace) -> str:
+def text(trace: TraceTables) -> str:
     """One line: captures, packets, time, sessions, commands, coverage."""
     known = [each for each in trace.inputs if each["time_first_ns"] is not None]
     first = min((each["time_first_ns"] for each in known), default=0)
@@ -199,14 +199,14 @@ def text(trace: Trace) -> str:
     return f"<Trace {_name(trace)}: {', '.join(parts)}>"
 
 
-def page(trace: Trace) -> str:
+def page(trace: TraceTables) -> str:
     """What a notebook shows of a trace: one line, sessions, problems of the capture, tables."""
     from iscsitrace.show import page as pages
 
     return pages.fragment(_overview(trace))
 
 
-def _overview(trace: Trace) -> Iterator[Section]:
+def _overview(trace: TraceTables) -> Iterator[Section]:
     yield Section("", (text(trace).strip("<>"),))
     yield inputs.of_trace(trace)
     yield Section("", (summary.sessions_grid(list(trace.sessions.rows())[:ROWS]),))
@@ -219,5 +219,5 @@ def _overview(trace: Trace) -> Iterator[Section]:
     yield Section("Tables", (notes, table(("table", "rows", "a row is"), rows_of)))
 
 
-def _name(trace: Trace) -> str:
+def _name(trace: TraceTables) -> str:
     return ", ".join(cells.text(each["name"]) for each in trace.inputs)

@@ -12,7 +12,7 @@ from iscsitrace.plots.marks import Array
 from iscsitrace.relate.attributes import Attributes
 from iscsitrace.tables.nulls import numbers_of
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 OPERATION: Final = "operation"
 TITLES: Final = {"lun": "LUN", OPERATION: OPERATION, "session": "session", "connection": "connection"}
@@ -41,7 +41,7 @@ def by_operation(cycles: Table) -> CommandGroups:
     return CommandGroups(OPERATION, labels, cycles.raw("operation").astype(np.int64))
 
 
-def of_trace(trace: Trace, by: str) -> CommandGroups:
+def of_trace(trace: TraceTables, by: str) -> CommandGroups:
     """The commands of a trace by one of TITLES; by LUN only those that read, write or erase data."""
     if by == OPERATION:
         return by_operation(trace.cycles)

@@ -18,34 +18,34 @@ from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import duration
 from iscsitrace.plots.timeline import Timeline
 from iscsitrace.plots.view import View, Zoom
-from iscsitrace.tables.trace import Trace
-from iscsitrace.taps.reading import TappedTrace
+from iscsitrace.tables.trace import TraceTables
+from iscsitrace.taps.reading import TappedTables
 
 _Curves = TypeVar("_Curves")
 
 
-def view_of_commands(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+def view_of_commands(trace: TraceTables, zoom: Zoom, origin_ns: int) -> View:
     """The view of commands: from the first command to the last status."""
     return view.of_tasks(trace.connections, trace.cycles, zoom, origin_ns, _in_flight_until_ns(trace))
 
 
-def view_of_data_commands(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+def view_of_data_commands(trace: TraceTables, zoom: Zoom, origin_ns: int) -> View:
     """The view of data commands: from the first one to the last status."""
     until_ns = _in_flight_until_ns(trace)
     return view.of_tasks(trace.connections, trace.cycles, zoom, origin_ns, until_ns, is_of_data=True)
 
 
-def view_of_streams(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+def view_of_streams(trace: TraceTables, zoom: Zoom, origin_ns: int) -> View:
     """The view of connections while they read and wrote."""
     return view.of_streams(trace.connections, trace.cycles, zoom, origin_ns)
 
 
-def view_of_connection(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+def view_of_connection(trace: TraceTables, zoom: Zoom, origin_ns: int) -> View:
     """The view of one connection."""
     return view.of_connection(trace.connections, trace.cycles, zoom, origin_ns, _in_flight_until_ns(trace))
 
 
-def _in_flight_until_ns(trace: Trace) -> Array:
+def _in_flight_until_ns(trace: TraceTables) -> Array:
     return waits.of_trace(trace.table).ends_ns(trace.cycles)
 
 
@@ -66,7 +66,7 @@ class Drawing:
 class Kind(Generic[_Curves]):
     """One kind of plot."""
 
-    prepare: Callable[[Trace, View, Detail], _Curves]
+    prepare: Callable[[TraceTables, View, Detail], _Curves]
     """The arrays of a view; InputInvalid when there is nothing to draw."""
     draw: Callable[[Figure, _Curves], None]
     title: Callable[[_Curves], str]
@@ -77,7 +77,7 @@ class Kind(Generic[_Curves]):
     """Tables that the trace must be read with."""
     zoomed_tables: tuple[str, ...] = ()
     """Tables that are read only for a small input or a zoomed plot."""
-    view: Callable[[Trace, Zoom, int], View] = view_of_commands
+    view: Callable[[TraceTables, Zoom, int], View] = view_of_commands
     """What is shown for a zoom and the zero of the time axis."""
     xplot: Callable[[_Curves, str], Iterable[str]] | None = None
     pictures: Callable[[Examples], Iterable[tuple[str, Zoom]]] = lambda examples: ()
@@ -97,7 +97,7 @@ class Kind(Generic[_Curves]):
     place: int = 0
     """Its place among the kinds in a report."""
 
-    def drawing(self, trace: Trace, zoom: Zoom, origin_ns: int, detail: Detail) -> Drawing:
+    def drawing(self, trace: TraceTables, zoom: Zoom, origin_ns: int, detail: Detail) -> Drawing:
         """The plot of a part of a trace; InputInvalid when there is nothing to draw."""
         seen = self.view(trace, zoom, origin_ns)
         curves = self.prepare(trace, seen, detail)
@@ -112,7 +112,7 @@ class Kind(Generic[_Curves]):
             xplot=None if xplot is None else lambda title: xplot(curves, title),
         )
 
-    def _timeline(self, trace: Trace, seen: View) -> Timeline | None:
+    def _timeline(self, trace: TraceTables, seen: View) -> Timeline | None:
         if not self.has_timeline or not set(events.NEEDED) <= set(self.tables):
             return None
         return timeline.of_view(derived.table(trace, "events"), trace.connections, seen)
@@ -128,14 +128,14 @@ def with_events(*tables: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*tables, *events.NEEDED)))
 
 
-def at_sender(trace: Trace, seen: View) -> tuple[str, Callable[[str], Any]]:
+def at_sender(trace: TraceTables, seen: View) -> tuple[str, Callable[[str], Any]]:
     """The tap nearest to the sender of a view's direction: its name, "" of an only tap, and its tables."""
-    if not isinstance(trace, TappedTrace):
+    if not isinstance(trace, TappedTables):
         return "", trace.table
     return trace.at_sender(seen.connection, to_target=seen.to_target)
 
 
-def _seen_at(trace: Trace, seen: View) -> Iterable[str]:
+def _seen_at(trace: TraceTables, seen: View) -> Iterable[str]:
     """Which of several taps shows the sender."""
     name, _ = at_sender(trace, seen)
     if name:

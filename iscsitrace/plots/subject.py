@@ -10,7 +10,7 @@ from iscsitrace.measure import tap_position as tap
 from iscsitrace.plots.view import View
 from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PlotSubject:
     pdu_share: float | None
 
 
-def of_trace(trace: Trace, view: View) -> PlotSubject:
+def of_trace(trace: TraceTables, view: View) -> PlotSubject:
     """The facts of a view of a trace, with the captures of all its taps."""
     taps = trace.provenance.get("taps", [{"input": trace.inputs}])
     names = [each["name"] for one in taps for each in one["input"]]

@@ -20,8 +20,8 @@ from iscsitrace.show import places, verdict_groups
 from iscsitrace.show.document import Block, Document, Grid, Opening, Section, table
 from iscsitrace.show.remedies import Remedies
 from iscsitrace.show.shown import HEADLINES
-from iscsitrace.tables.trace import Trace
-from iscsitrace.taps.reading import TappedTrace
+from iscsitrace.tables.trace import TraceTables
+from iscsitrace.taps.reading import TappedTables
 from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.parts import BY_NAME
 
@@ -43,7 +43,7 @@ def needed(is_large: bool, has_pictures: bool = True) -> tuple[str, ...]:
 
 
 def describe(
-    trace: Trace,
+    trace: TraceTables,
     *,
     session: int | None = None,
     has_pictures: bool = True,
@@ -68,7 +68,7 @@ def describe(
     remedies, looks = Remedies(), inline.Looks()
     opening = Opening("Diagnosis", "No iSCSI session was found.")
     found: list[Section] = []
-    if isinstance(trace, TappedTrace):
+    if isinstance(trace, TappedTables):
         plots = figures.of_places(trace, main, looks) if has_pictures and main is not None else None
         found.append(places.section(places.as_dict(trace), plots))
     found += (*_groups(trace, diagnosis, by), *heat.of_trace(trace, diagnosis))
@@ -90,7 +90,7 @@ def describe(
     return Document(title, _subtitle(trace), opening, tuple(found), looks.sheet)
 
 
-def _groups(trace: Trace, diagnosis: Diagnosis, by: Sequence[str]) -> Iterator[Section]:
+def _groups(trace: TraceTables, diagnosis: Diagnosis, by: Sequence[str]) -> Iterator[Section]:
     """The verdicts of all sessions by each of these."""
     if by:
         grids = (verdict_groups.grid(verdict_groups.find(trace, diagnosis, name), GROUPS) for name in by)
@@ -103,7 +103,7 @@ def _is_worth(found: Subject) -> bool:
     return found.failure is not None or bool(found.time and found.time.jobs_ns)
 
 
-def _by_weight(trace: Trace, diagnosis: Diagnosis) -> list[int]:
+def _by_weight(trace: TraceTables, diagnosis: Diagnosis) -> list[int]:
     """The sessions by bytes moved, most first; ties by number of commands, then by number."""
     cycles = trace.cycles
     session = np.ma.filled(np.ma.asarray(cycles["session"]).astype(np.int64), -1)
@@ -114,15 +114,15 @@ def _by_weight(trace: Trace, diagnosis: Diagnosis) -> list[int]:
     return sorted(diagnosis.sessions, key=lambda number: (-moved[number], -commands[number], number))
 
 
-def _title(trace: Trace) -> str:
-    taps = [tap.trace for tap in trace.tap_list] if isinstance(trace, TappedTrace) else [trace]
+def _title(trace: TraceTables) -> str:
+    taps = [tap.trace for tap in trace.tap_list] if isinstance(trace, TappedTables) else [trace]
     names = [cells.short(str(source["name"]).rpartition("/")[2]) for tap in taps for source in tap.inputs]
     if len(taps) == len(names) == 2:
         return " and ".join(names)
     return f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else next(iter(names), "capture")
 
 
-def _subtitle(trace: Trace) -> str:
+def _subtitle(trace: TraceTables) -> str:
     times = [each for source in trace.inputs for each in (source["time_first_ns"], source["time_last_ns"]) if each]
     span = f"{(max(times) - min(times)) / 1e9:.1f} s from {cells.clock(min(times))}" if times else "no packet"
     sessions, commands = len(trace.sessions), len(trace.cycles)
@@ -133,7 +133,7 @@ def _subtitle(trace: Trace) -> str:
 
 
 def _others(
-    trace: Trace, diagnosis: Diagnosis, lead: Subject | None, rest: list[Entry], told: list[Subject]
+    trace: TraceTables, diagnosis: Diagnosis, lead: Subject | None, rest: list[Entry], told: list[Subject]
 ) -> Iterator[Section]:
     """A row for each other subject, and for each connection of the first if it is of one session with several; ``told``
     are the first of ``rest``. Where there are too many for their sentences, they are rows of names and times.

@@ -21,7 +21,7 @@ from iscsitrace.show.diagnose import breakdown
 from iscsitrace.show.document import Block, Fact, Findings, FoundProblem, Heading, Opening, Section, SvgPlot
 from iscsitrace.show.remedies import REFERENCE, Remedies
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 from iscsitrace.wording.sentences import capital
@@ -31,7 +31,7 @@ FIRST_FINDINGS: Final = 2
 
 
 def opening(
-    trace: Trace,
+    trace: TraceTables,
     subject: Subject,
     told: Findings,
     timeline: tuple[SvgPlot, ...] = (),
@@ -81,7 +81,7 @@ def findings(lead: Subject, first: Findings, rest: Iterable[Subject], remedies: 
     return Section("Findings and advice", tuple(blocks), "findings")
 
 
-def _names(trace: Trace, subject: Subject) -> str:
+def _names(trace: TraceTables, subject: Subject) -> str:
     """Initiator and target, of the first login of them that was captured."""
     sessions = list(trace.sessions.select(np.isin(trace.sessions.raw("session"), subject.sessions)).rows())
     named = [row for row in sessions if row["initiator_name"] is not None or row["target_name"] is not None]
@@ -90,7 +90,7 @@ def _names(trace: Trace, subject: Subject) -> str:
     return f"{cells.short(named[0]['initiator_name'])} to {cells.short(named[0]['target_name'])}"
 
 
-def _peers(trace: Trace, subject: Subject, connections: list[dict[str, Any]]) -> str:
+def _peers(trace: TraceTables, subject: Subject, connections: list[dict[str, Any]]) -> str:
     names = _names(trace, subject)
     ends = [f"{cells.endpoint(row, 'initiator')} to {cells.endpoint(row, 'target')}" for row in connections[:2]]
     more = f" and {len(connections) - len(ends)} more" if len(connections) > len(ends) else ""
@@ -98,7 +98,7 @@ def _peers(trace: Trace, subject: Subject, connections: list[dict[str, Any]]) ->
 
 
 def _facts(
-    trace: Trace,
+    trace: TraceTables,
     connections: list[dict[str, Any]],
     cycles: Table,
     time: Budget | None,
@@ -169,7 +169,7 @@ def _shares(volume: Throughput, yardsticks: Mapping[str, float]) -> Iterable[Fac
             yield Fact(heading, ", ".join(found), f"{meaning} {wording.rate(bytes_per_s)}")
 
 
-def _path(trace: Trace, connections: list[dict[str, Any]]) -> list[Fact]:
+def _path(trace: TraceTables, connections: list[dict[str, Any]]) -> list[Fact]:
     """The RTT of the path, by the busiest connection."""
     found = path.of_one(trace.connections, trace.senders, (row["connection"] for row in connections))
     rtts, found_ns = dict(zip(path.SIDES, found.rtts_ns[:, 0].tolist(), strict=True)), int(found.whole_ns[0])

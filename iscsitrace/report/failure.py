@@ -18,7 +18,7 @@ from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.show.document import Fact
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 
@@ -26,13 +26,13 @@ NUMBERS_SHOWN = 6
 """Sessions or logical units that are named; more are counted."""
 
 
-def facts(trace: Trace, subject: Subject) -> tuple[Fact, ...]:
+def facts(trace: TraceTables, subject: Subject) -> tuple[Fact, ...]:
     """The facts of what broke; nothing where nothing did."""
     failure = subject.failure
     return () if failure is None else tuple(_facts(trace, subject, failure))
 
 
-def _facts(trace: Trace, subject: Subject, failure: Finding) -> Iterator[Fact]:
+def _facts(trace: TraceTables, subject: Subject, failure: Finding) -> Iterator[Fact]:
     if failure.spans:
         start_ns = trace.start_ns
         yield Fact(
@@ -48,7 +48,7 @@ def _facts(trace: Trace, subject: Subject, failure: Finding) -> Iterator[Fact]:
     yield Fact("Points to", failure.points_to or "cannot tell from these packets")
 
 
-def _waited(trace: Trace, waiting: Table) -> str:
+def _waited(trace: TraceTables, waiting: Table) -> str:
     """How long these commands took, or were in flight without a status."""
     longest = wording.time(int((_ends_ns(trace, waiting) - waiting.raw("command_first_ns")).max()))
     without = int((~known(waiting, "status_ns")).sum())
@@ -72,7 +72,7 @@ def _numbers(noun: str, numbers: tuple[int, ...]) -> str:
     return f"{noun if len(numbers) == 1 else noun + 's'} {listed(numbers)}" if numbers else ""
 
 
-def in_flight(trace: Trace, sessions: tuple[int, ...], spans: tuple[Span, ...]) -> Table:
+def in_flight(trace: TraceTables, sessions: tuple[int, ...], spans: tuple[Span, ...]) -> Table:
     """The reads and writes of these sessions that were in flight in one of these times of some length, also those
     without a status whose connection ended when it began.
 
@@ -91,5 +91,5 @@ def in_flight(trace: Trace, sessions: tuple[int, ...], spans: tuple[Span, ...]) 
     return own.select(waited if waited.any() else keep)
 
 
-def _ends_ns(trace: Trace, cycles: Table) -> NDArray[np.int64]:
+def _ends_ns(trace: TraceTables, cycles: Table) -> NDArray[np.int64]:
     return waits.of(cycles, trace.connections).ends_ns(cycles)

@@ -12,7 +12,7 @@ from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.view import Zoom
 from iscsitrace.relate.jobs.streams import Job
 from iscsitrace.show.document import Plots, Section, SvgPlot
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 _DETAIL: Final = Detail(limit=4_000, columns=1_000)
 _WIDE_IN: Final = 6.6
@@ -29,7 +29,7 @@ def needed(is_large: bool) -> tuple[str, ...]:
 
 
 def draw(
-    trace: Trace, session: int, jobs: Sequence[Job], looks: inline.Looks, story: tuple[int, ...] = ()
+    trace: TraceTables, session: int, jobs: Sequence[Job], looks: inline.Looks, story: tuple[int, ...] = ()
 ) -> tuple[tuple[SvgPlot, ...], tuple[str, ...]]:
     """The pictures of a session, and why others are missing; ``jobs`` are those of the trace, ``story`` are the other
     sessions of its story.
@@ -42,7 +42,7 @@ def section(pictures: Sequence[SvgPlot], left_out: Sequence[str] = ()) -> tuple[
     return (Section("Plots", (Plots(tuple(pictures), tuple(left_out)),), "plots"),) if pictures else ()
 
 
-def of_places(trace: Trace, session: int, looks: inline.Looks) -> Plots:
+def of_places(trace: TraceTables, session: int, looks: inline.Looks) -> Plots:
     """Of several taps: the time of the commands of a session by place, and the network between the taps."""
     zoom = Zoom(session=session)
     wanted_here = (("Delays and losses", "path", zoom), ("Time by place", "legs", zoom))
@@ -50,7 +50,7 @@ def of_places(trace: Trace, session: int, looks: inline.Looks) -> Plots:
 
 
 def _drawn(
-    trace: Trace, pictures_wanted: Iterable[tuple[str, str, Zoom]], looks: inline.Looks
+    trace: TraceTables, pictures_wanted: Iterable[tuple[str, str, Zoom]], looks: inline.Looks
 ) -> tuple[tuple[SvgPlot, ...], tuple[str, ...]]:
     """The pictures of these names, kinds and zooms, and why others are missing."""
     origin_ns = trace.start_ns
@@ -75,7 +75,7 @@ def _drawn(
     return tuple(pictures), tuple(f"{', '.join(names)}: {why}" for why, names in missing.items())
 
 
-def timeline(trace: Trace, session: int | None, looks: inline.Looks) -> tuple[SvgPlot, ...]:
+def timeline(trace: TraceTables, session: int | None, looks: inline.Looks) -> tuple[SvgPlot, ...]:
     """The events of a session's story, or of the capture: for a wide page, and for a narrow one."""
     kind = kinds.load("events")
     if not set(kind.tables) <= set(trace.options["tables"]):
@@ -95,7 +95,7 @@ def timeline(trace: Trace, session: int | None, looks: inline.Looks) -> tuple[Sv
 
 
 def wanted(
-    trace: Trace, session: int, jobs: Sequence[Job], story: tuple[int, ...] = ()
+    trace: TraceTables, session: int, jobs: Sequence[Job], story: tuple[int, ...] = ()
 ) -> Iterator[tuple[str, str, Zoom]]:
     """Name, kind and zoom of each picture, in the order of the page."""
     connection_count = sum(row["session"] == session for row in trace.connections.rows())

@@ -19,7 +19,7 @@ from iscsitrace.relate import volumes
 from iscsitrace.relate.volumes import Volume
 from iscsitrace.show.document import HeatCell, HeatMap, HeatRow, Section, more_rows
 from iscsitrace.tables.table import Source
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import amounts, cells
 
 Array = NDArray[Any]
@@ -96,7 +96,7 @@ STEPS: Final = 6
 _DIGITS: Final = (1, 2, 5)
 
 
-def of_trace(trace: Trace, diagnosis: Diagnosis) -> Iterator[Section]:
+def of_trace(trace: TraceTables, diagnosis: Diagnosis) -> Iterator[Section]:
     """The section of the heat map; nothing of fewer than two volumes: plots show one."""
     heat = find(trace.table, diagnosis.volume_outages, limit=ROWS, bin_count=BINS)
     if heat is None or len(heat.volumes) < 2:

@@ -22,7 +22,7 @@ from iscsitrace.fit.steady import NEEDED, survey
 from iscsitrace.measure.grouping import Grouping
 from iscsitrace.show import model_fit
 from iscsitrace.show.document import Grid, Section
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import sentences
 
@@ -35,7 +35,7 @@ _WORTH: Final = 1.05
 """Smallest gain that is shown."""
 
 
-def of_session(trace: Trace, session: int, name: str, *, has_others: bool = False) -> Section:
+def of_session(trace: TraceTables, session: int, name: str, *, has_others: bool = False) -> Section:
     """The model of a session's steady commands in the capture of this name, and what changes would gain; else why there
     is none. Of a story that ``has_others`` the session is named.
     """

@@ -15,7 +15,7 @@ from iscsitrace.relate.mirrors.account import Account
 from iscsitrace.show import cycles as commands
 from iscsitrace.show import inputs, loads, mirrors, summary
 from iscsitrace.show.document import Section, table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import cells
 
 SLOWEST: Final = 12
@@ -25,7 +25,7 @@ ROWS: Final = 24
 """Rows of any other table; the remaining rows are counted."""
 
 
-def of_trace(trace: Trace, subject: Subject | None, accounts: Sequence[Account] = ()) -> tuple[Section, ...]:
+def of_trace(trace: TraceTables, subject: Subject | None, accounts: Sequence[Account] = ()) -> tuple[Section, ...]:
     """Every section; ``subject`` is what the report is about, ``accounts`` are the mirrors."""
     found: list[Section] = []
     if subject is not None and len(subject.commands(trace)):
@@ -38,7 +38,7 @@ def of_trace(trace: Trace, subject: Subject | None, accounts: Sequence[Account] 
     return (*found, _parameters(trace, sessions), _connections(trace, sessions), _health(trace), _making(trace))
 
 
-def _slowest(trace: Trace, subject: Subject) -> Section:
+def _slowest(trace: TraceTables, subject: Subject) -> Section:
     cycles = subject.commands(trace)
     waited = waits.of(cycles, trace.connections)
     ranked = waited.slowest_first()
@@ -62,7 +62,7 @@ def _slowest(trace: Trace, subject: Subject) -> Section:
     return Section("Slowest commands", (*lines, *blocks), "slow")
 
 
-def _traffic(trace: Trace, subject: Subject) -> Section:
+def _traffic(trace: TraceTables, subject: Subject) -> Section:
     cycles = subject.commands(trace)
     measured = operations.latencies(cycles, waits.of(cycles, trace.connections))
     line = f"Commands of {subject.label}. Percentiles are by nearest rank."
@@ -71,7 +71,7 @@ def _traffic(trace: Trace, subject: Subject) -> Section:
     )
 
 
-def _connection_counts(trace: Trace, subject: Subject) -> Iterator[Section]:
+def _connection_counts(trace: TraceTables, subject: Subject) -> Iterator[Section]:
     """What each number of connections carries, of sessions that change it."""
     has_resent = "retransmissions" in trace.options["tables"]
     resent = trace.table("retransmissions") if has_resent else None
@@ -79,7 +79,7 @@ def _connection_counts(trace: Trace, subject: Subject) -> Iterator[Section]:
         yield Section("Connections over time", (f"{found.sentence}.", summary.counts_grid(found.as_dict())), "counts")
 
 
-def _loads(trace: Trace) -> Section:
+def _loads(trace: TraceTables) -> Section:
     """All commands of the capture by volume and by operation, and by initiator where there are several."""
     loads_of = Loads(trace.table)
     found = {name: loads_of.by(name) for name in ("volume", "operation", "initiator")}
@@ -89,14 +89,14 @@ def _loads(trace: Trace) -> Section:
     return Section("Load", (loads.READING, *grids), "load")
 
 
-def _parameters(trace: Trace, sessions: tuple[int, ...]) -> Section:
+def _parameters(trace: TraceTables, sessions: tuple[int, ...]) -> Section:
     parameters = trace.parameters.select(np.isin(trace.parameters.raw("session"), sessions))
     rows = [row for row in parameters.rows() if row["source"] != "offered"]
     known = summary.offers(rows) if rows else "The capture has no login, so the parameters are unknown."
     return Section("Login parameters", (known,), "parameters")
 
 
-def _connections(trace: Trace, sessions: tuple[int, ...]) -> Section:
+def _connections(trace: TraceTables, sessions: tuple[int, ...]) -> Section:
     # those of the report's subject first
     rows = sorted(trace.connections.rows(), key=lambda row: (row["session"] not in sessions, row["connection"]))
     found = [row for row in rows if row["is_iscsi"]]
@@ -106,7 +106,7 @@ def _connections(trace: Trace, sessions: tuple[int, ...]) -> Section:
     return Section("Connections", (grid, *lines), "connections")
 
 
-def _health(trace: Trace) -> Section:
+def _health(trace: TraceTables) -> Section:
     counters = capture_health.by_name(trace.counters)
     losses = ", ".join(entry["name"] for entry in capture_health.reaching(counters, "data_loss"))
     line = f"The capture is incomplete: {losses}." if losses else "Nothing is missing that would affect these numbers."
@@ -115,7 +115,7 @@ def _health(trace: Trace) -> Section:
     return Section("Capture health", (line, coverage, inputs.counters(counters, "Counters")), "health")
 
 
-def _making(trace: Trace) -> Section:
+def _making(trace: TraceTables) -> Section:
     made = trace.provenance
     options = [
         f"{name}: {cells.short(value)}"

@@ -21,7 +21,7 @@ from iscsitrace.wording.sentences import capital
 
 if TYPE_CHECKING:
     from iscsitrace.tables.table import Table
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 _NUMBERS_SHOWN = 20
 """Sessions, streams or frames in a line."""
@@ -46,7 +46,7 @@ class FoundViolations:
         return list(dict.fromkeys(e.rule.name for e in self.every if SEVERITIES.index(e.rule.severity) >= least))
 
 
-def found(trace: Trace, names: Collection[str] = (), side: str | None = None) -> FoundViolations:
+def found(trace: TraceTables, names: Collection[str] = (), side: str | None = None) -> FoundViolations:
     """The violations of these rules, or of all, by this side, or by both."""
     sought = tuple(
         rule for rule in rules().values() if (not names or rule.name in names) and (side is None or side in rule.sides)
@@ -62,7 +62,7 @@ def found(trace: Trace, names: Collection[str] = (), side: str | None = None) ->
     )
 
 
-def as_dict(trace: Trace, found: FoundViolations) -> dict[str, Any]:
+def as_dict(trace: TraceTables, found: FoundViolations) -> dict[str, Any]:
     """What ``conformance --json`` prints, but for the severity to fail on."""
     return trace.provenance | {
         "rules": [rule.name for rule in found.rules],
@@ -92,7 +92,7 @@ def as_dict(trace: Trace, found: FoundViolations) -> dict[str, Any]:
     }
 
 
-def sections(trace: Trace, found: FoundViolations, *, is_verbose: bool = False) -> Iterator[Section]:
+def sections(trace: TraceTables, found: FoundViolations, *, is_verbose: bool = False) -> Iterator[Section]:
     """By side and rule, the worst first; where ``is_verbose`` each violation; then what could not be judged."""
     yield inputs.of_trace(trace)
     if not trace.connections.raw("is_iscsi").any():

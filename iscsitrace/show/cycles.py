@@ -14,7 +14,7 @@ from iscsitrace.wording import cells, scsi_names
 if TYPE_CHECKING:
     from iscsitrace.measure.waits import Waits
     from iscsitrace.tables.table import Table
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 _FLAGS: Final = {
     "is_status_in_data": "S",
@@ -36,7 +36,7 @@ _PHASES: Final = ("request_ns", "grant_ns", "transfer_ns", "service_ns", "status
 
 
 def json_lines(
-    trace: Trace, cycles: Table, waited: Waits, *, has_filter: bool, has_legs: bool = False
+    trace: TraceTables, cycles: Table, waited: Waits, *, has_filter: bool, has_legs: bool = False
 ) -> Iterator[str]:
     """What ``cycles --json`` prints, one row at a time: a capture may hold millions of commands.
 
@@ -57,7 +57,7 @@ def json_lines(
 
 
 def sections(
-    trace: Trace, cycles: Table, waited: Waits, *, has_filter: bool, has_legs: bool = False
+    trace: TraceTables, cycles: Table, waited: Waits, *, has_filter: bool, has_legs: bool = False
 ) -> Iterator[Section]:
     """One line per command; with ``has_filter`` a Wireshark display filter for each, with ``has_legs`` its legs."""
     rows = list(cycles.rows())
@@ -72,14 +72,14 @@ def sections(
         yield Section("Display filters", tuple(f"cycle {row['cycle']}: {display_filter(row)}" for row in rows))
 
 
-def commands(trace: Trace, cycles: Table, waited: Waits, caption: str = "") -> tuple[str, Grid]:
+def commands(trace: TraceTables, cycles: Table, waited: Waits, caption: str = "") -> tuple[str, Grid]:
     """A row for each of these commands; before it, what its times are."""
     start_ns = trace.start_ns
     rows = (_line(row, one, start_ns) for row, one in zip(cycles.rows(), latencies.each(waited), strict=True))
     return f"{inputs.zero_of_times(trace)}; phases: ms", table(_COLUMNS, rows, caption)
 
 
-def _legs(trace: Trace, cycles: Table) -> list[dict[str, Any]]:
+def _legs(trace: TraceTables, cycles: Table) -> list[dict[str, Any]]:
     """The legs of these commands; InputInvalid for a single tap."""
     legs = trace.table("legs")
     names = [name for name in legs if name != "cycle"]

@@ -24,10 +24,12 @@ if TYPE_CHECKING:
     from iscsitrace.findings.finding import Finding
     from iscsitrace.measure.budget import Budget
     from iscsitrace.relate.jobs.streams import Job
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 
-def as_dict(trace: Trace, diagnosis: Diagnosis, by: Sequence[str] = (), sessions: Sequence[int] = ()) -> dict[str, Any]:
+def as_dict(
+    trace: TraceTables, diagnosis: Diagnosis, by: Sequence[str] = (), sessions: Sequence[int] = ()
+) -> dict[str, Any]:
     """What ``diagnose --json`` prints, but for the findings to fail on; with the verdicts ``by`` each of these, of
     these ``sessions`` where any are named.
     """
@@ -57,7 +59,7 @@ def as_dict(trace: Trace, diagnosis: Diagnosis, by: Sequence[str] = (), sessions
     }
 
 
-def sections_by(trace: Trace, diagnosis: Diagnosis, by: Sequence[str], choice: ShowOptions) -> Iterator[Section]:
+def sections_by(trace: TraceTables, diagnosis: Diagnosis, by: Sequence[str], choice: ShowOptions) -> Iterator[Section]:
     """The verdicts of sessions by each of these as text, below the headline of the capture."""
     yield inputs.of_trace(trace)
     shown = Shown(trace, diagnosis, choice)
@@ -66,7 +68,7 @@ def sections_by(trace: Trace, diagnosis: Diagnosis, by: Sequence[str], choice: S
     yield from verdict_groups.sections(trace, diagnosis, by, choice.sessions, choice.top)
 
 
-def sections(trace: Trace, diagnosis: Diagnosis, choice: ShowOptions) -> Iterator[Section]:
+def sections(trace: TraceTables, diagnosis: Diagnosis, choice: ShowOptions) -> Iterator[Section]:
     """The diagnosis as text: headlines, what to do, and where the time went; all details where they are asked for."""
     shown = Shown(trace, diagnosis, choice)
     yield inputs.of_trace(trace)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from iscsitrace.compare.differences import Difference, Explanation
     from iscsitrace.compare.sides import Key, Side
     from iscsitrace.diagnosis.headline import Headline
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 _SHOWN_PART: Final = 0.01
 """Parts of the time breakdown with a smaller share on both sides are in --json only."""
@@ -39,7 +39,7 @@ _FORMATS: Final[dict[str, Callable[[float], str]]] = {
 
 
 def as_dict(
-    traces: Sequence[Trace],
+    traces: Sequence[TraceTables],
     headlines: Sequence[Headline | None],
     a: Side,
     b: Side,
@@ -71,7 +71,7 @@ def _key(key: Key | None) -> dict[str, str | None] | None:
 
 
 def sections(
-    traces: Sequence[Trace],
+    traces: Sequence[TraceTables],
     headlines: Sequence[Headline | None],
     a: Side,
     b: Side,

@@ -15,13 +15,13 @@ from iscsitrace.wording import amounts, cells
 
 if TYPE_CHECKING:
     from iscsitrace.tables.table import Table
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 _FRAMES_SHOWN: Final = 200
 """Frames in the filter of all events: Wireshark compiles a longer one slowly, and nobody reads it."""
 
 
-def json_lines(trace: Trace, events: Table) -> Iterator[str]:
+def json_lines(trace: TraceTables, events: Table) -> Iterator[str]:
     """What ``events --json`` prints, one row at a time."""
     streams = _streams(trace)
     start_ns = trace.start_ns
@@ -33,7 +33,7 @@ def json_lines(trace: Trace, events: Table) -> Iterator[str]:
     yield f"{start}\n]}}\n"
 
 
-def _streams(trace: Trace) -> dict[int, list[int]]:
+def _streams(trace: TraceTables) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
     for row in trace.connections.rows(("session", "connection")):
         if row["session"] is not None:
@@ -41,7 +41,7 @@ def _streams(trace: Trace) -> dict[int, list[int]]:
     return found
 
 
-def sections(trace: Trace, events: Table, *, is_absolute: bool, has_every: bool) -> Iterator[Section]:
+def sections(trace: TraceTables, events: Table, *, is_absolute: bool, has_every: bool) -> Iterator[Section]:
     """One line per event; runs of equal events are one line unless ``has_every``."""
     start_ns = trace.start_ns
     if not len(events):

@@ -35,7 +35,7 @@ from iscsitrace.tables.schema import (
     TAPPED_TABLES,
 )
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 FORMATS = ("csv", "parquet")
 _NEEDED: Final = {"findings": findings.NEEDED, "time_breakdown": ("budget", "cycles")}
@@ -45,7 +45,7 @@ EXPORTED: Final = (*TABLES, *DERIVED_TABLES, *TAPPED_TABLES, *_NEEDED)
 
 
 def export(
-    trace: Trace,
+    trace: TraceTables,
     directory: str | os.PathLike[str],
     format: str = "csv",  # noqa: A002 -- the option's name
     tables: Iterable[str] = DEFAULT_TABLES,
@@ -78,7 +78,7 @@ def of_pass(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(each for name in names for each in _NEEDED.get(name) or derived.of_pass([name])))
 
 
-def _table(trace: Trace, name: str) -> Table:
+def _table(trace: TraceTables, name: str) -> Table:
     """A table of the trace; those of a dataset are of the whole trace as one period."""
     if name not in _NEEDED:
         return derived.table(trace, name)
@@ -114,7 +114,7 @@ def _require_parquet() -> None:
         raise ExtraMissing("Parquet", "pyarrow", "parquet") from error
 
 
-def _write_parquet(table: Table, stream: BinaryIO, trace: Trace) -> None:
+def _write_parquet(table: Table, stream: BinaryIO, trace: TraceTables) -> None:
     from pyarrow import parquet
 
     made_by = described(table.name, json.dumps(trace.provenance, sort_keys=True))

@@ -10,11 +10,11 @@ from iscsitrace.wording import cells
 from iscsitrace.wording.amounts import count
 
 if TYPE_CHECKING:
-    from iscsitrace.tables.trace import Trace
-    from iscsitrace.taps.reading import TappedTrace
+    from iscsitrace.tables.trace import TraceTables
+    from iscsitrace.taps.reading import TappedTables
 
 
-def contents(trace: Trace) -> dict[str, Any]:
+def contents(trace: TraceTables) -> dict[str, Any]:
     """Packet counts, sessions and connections, for JSON."""
     return {
         "packet_count": trace.packet_count,
@@ -24,14 +24,14 @@ def contents(trace: Trace) -> dict[str, Any]:
     }
 
 
-def places_of(trace: Trace) -> dict[str, Any]:
+def places_of(trace: TraceTables) -> dict[str, Any]:
     """``places`` of a document, if the trace has several taps; else nothing."""
     if not trace.is_tapped:
         return {}
     # what few captures need is loaded when one does: it takes a third of the start
     from iscsitrace.show import places
 
-    return {"places": places.as_dict(cast("TappedTrace", trace))}
+    return {"places": places.as_dict(cast("TappedTables", trace))}
 
 
 def sections_of_places(document: Mapping[str, Any]) -> Iterator[Section]:
@@ -42,11 +42,11 @@ def sections_of_places(document: Mapping[str, Any]) -> Iterator[Section]:
         yield places.section(document["places"])
 
 
-def of_trace(trace: Trace) -> Section:
+def of_trace(trace: TraceTables) -> Section:
     """``section`` of a trace; of several taps the captures of each, from the initiator to the target."""
     if not trace.is_tapped:
         return section(trace.inputs, trace.packet_count)
-    taps = [tap.trace for tap in cast("TappedTrace", trace).tap_list]
+    taps = [tap.trace for tap in cast("TappedTables", trace).tap_list]
     blocks = (block for tap in taps for block in section(tap.inputs, tap.packet_count).blocks)
     return Section("", (*blocks, "times and frame numbers are from the first capture"))
 
@@ -71,7 +71,7 @@ def overview(columns: Sequence[str], groups: Sequence[tuple[Sequence[str], *tupl
     return Section(title, (table(("captures", *columns), rows),))
 
 
-def zero_of_times(trace: Trace) -> str:
+def zero_of_times(trace: TraceTables) -> str:
     """What the times of a table are."""
     return f"time: s after the first packet, {cells.date(trace.start_ns or None)}"
 

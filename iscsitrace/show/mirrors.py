@@ -15,11 +15,11 @@ from iscsitrace.wording.sentences import capital, sentence
 if TYPE_CHECKING:
     from iscsitrace.relate.mirrors.account import Account
     from iscsitrace.tables.table import Table
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 
 def as_dict(
-    trace: Trace, accounts: Sequence[Account], mirrored: Table, sides: Table, *, has_filter: bool
+    trace: TraceTables, accounts: Sequence[Account], mirrored: Table, sides: Table, *, has_filter: bool
 ) -> dict[str, Any]:
     """What ``mirrors --json`` prints."""
     rows = []
@@ -34,7 +34,7 @@ def as_dict(
 
 
 def sections(
-    trace: Trace, accounts: Sequence[Account], mirrored: Table, sides: Table, count: int, *, has_filter: bool
+    trace: TraceTables, accounts: Sequence[Account], mirrored: Table, sides: Table, count: int, *, has_filter: bool
 ) -> Iterator[Section]:
     """Every mirror, and those of its ``count`` writes that are in ``mirrored``."""
     if not accounts:
@@ -86,7 +86,7 @@ def of_account(number: int, account: Account) -> Iterator[Block]:
     yield table(columns, rows)
 
 
-def writes(trace: Trace, mirrored: Table, sides: Table, caption: str) -> Grid:
+def writes(trace: TraceTables, mirrored: Table, sides: Table, caption: str) -> Grid:
     """A row for each of these mirrored writes."""
     start_ns = trace.start_ns
     columns = (
@@ -97,7 +97,7 @@ def writes(trace: Trace, mirrored: Table, sides: Table, caption: str) -> Grid:
     return table(columns, rows, caption)
 
 
-def of_trace(trace: Trace, accounts: Sequence[Account], top: int) -> Iterator[Block]:
+def of_trace(trace: TraceTables, accounts: Sequence[Account], top: int) -> Iterator[Block]:
     """Every mirror, and the ``top`` writes of all with the largest skew."""
     for number, account in enumerate(accounts):
         yield from of_account(number, account)

@@ -20,7 +20,7 @@ from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import grouped, places_of
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import cells
 from iscsitrace.wording.command_status import of_columns
 
@@ -48,7 +48,7 @@ def needed() -> tuple[str, ...]:
     return tuple(dict.fromkeys((*events.NEEDED, "rounds", "window", "segments")))
 
 
-def write(trace: Trace, stream: BinaryIO, *, has_packets: bool = False) -> int:
+def write(trace: TraceTables, stream: BinaryIO, *, has_packets: bool = False) -> int:
     """Writes a trace that was read with the tables needed; returns the number of its packets."""
     return _Export(trace, stream).write(has_packets=has_packets)
 
@@ -148,7 +148,7 @@ class _Writer:
 
 
 class _Export:
-    def __init__(self, trace: Trace, stream: BinaryIO) -> None:
+    def __init__(self, trace: TraceTables, stream: BinaryIO) -> None:
         self.trace = trace
         first_ns = min((each["time_first_ns"] for each in trace.inputs if each["time_first_ns"] is not None), default=0)
         self.writer = _Writer(stream, first_ns)

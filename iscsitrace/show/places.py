@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from iscsitrace.show.document import Block, Breakdown, Findings, FoundProblem, Grid, Plots, Section, TimeShare, table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps import places
 from iscsitrace.taps.places import Place, TimePlaces
-from iscsitrace.taps.reading import TappedTrace
+from iscsitrace.taps.reading import TappedTables
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 
@@ -37,7 +37,7 @@ _ROWS: Final[tuple[tuple[str, str, Callable[[Any], object]], ...]] = (
 """A row each: its name, the column of the table ``taps``, and how a value is written."""
 
 
-def as_dict(trace: TappedTrace) -> dict[str, Any]:
+def as_dict(trace: TappedTables) -> dict[str, Any]:
     """The taps, the verdicts and the findings with their places, for JSON."""
     return {
         "taps": list(trace.taps.rows()),
@@ -46,9 +46,9 @@ def as_dict(trace: TappedTrace) -> dict[str, Any]:
     }
 
 
-def breakdown(trace: Trace, sessions: Collection[int], label: str) -> tuple[Breakdown, ...]:
+def breakdown(trace: TraceTables, sessions: Collection[int], label: str) -> tuple[Breakdown, ...]:
     """The time of the reads and writes of these sessions by place; nothing without several taps."""
-    if not isinstance(trace, TappedTrace):
+    if not isinstance(trace, TappedTables):
         return ()
     found = [each for each in places.verdicts(trace) if each.session in sessions]
     if not found:

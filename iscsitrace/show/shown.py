@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from iscsitrace.diagnosis.subject import Subject
     from iscsitrace.measure.intervals import Span
     from iscsitrace.relate.jobs.streams import Job
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 LISTED: Final = 10
 """Sessions that a line or message names."""
@@ -49,7 +49,7 @@ class ShowOptions:
 class Shown:
     """What is shown of a diagnosis."""
 
-    def __init__(self, trace: Trace, diagnosis: Diagnosis, choice: ShowOptions) -> None:
+    def __init__(self, trace: TraceTables, diagnosis: Diagnosis, choice: ShowOptions) -> None:
         """InputInvalid for a session that is not there."""
         self._diagnosis = diagnosis
         self._choice = choice

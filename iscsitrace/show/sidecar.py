@@ -21,7 +21,7 @@ from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.schema.sidecar import SIDECAR
 from iscsitrace.tables.table import NO_WORD, Table, null_value
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording.rules import rules
 
 SUFFIX = ".iscsitrace"
@@ -37,7 +37,7 @@ def path_of(capture: Path, directory: Path | None = None) -> Path:
     return (directory or capture.parent) / f"{capture.name}{SUFFIX}"
 
 
-def write(trace: Trace, stream: BinaryIO, capture_bytes: int) -> int:
+def write(trace: TraceTables, stream: BinaryIO, capture_bytes: int) -> int:
     """Writes the sidecar of a capture that was read whole; how many frames it tells of.
 
     ``capture_bytes`` is the size of the capture's file as it is on disk. InputInvalid for a capture without a packet.

@@ -14,7 +14,7 @@ from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 
 if TYPE_CHECKING:
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 _SIZES: Final = 8
 """I/O sizes shown for each operation; the others are summed."""
@@ -25,7 +25,9 @@ _CONNECTIONS: Final = 8
 _PERCENTILES: Final = ("p50", "p95", "p99", "max")
 
 
-def as_dict(trace: Trace, by: Sequence[str] = (), yardsticks: Mapping[str, float] | None = None) -> dict[str, Any]:
+def as_dict(
+    trace: TraceTables, by: Sequence[str] = (), yardsticks: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     """What ``summary --json`` prints, with the loads ``by`` each of these, and shares of the ``yardsticks`` in bytes/s:
     ``line``, ``socket``.
     """
@@ -43,7 +45,7 @@ def as_dict(trace: Trace, by: Sequence[str] = (), yardsticks: Mapping[str, float
     return document
 
 
-def in_brief(trace: Trace) -> tuple[object, ...]:
+def in_brief(trace: TraceTables) -> tuple[object, ...]:
     """The cells of an overview."""
     is_iscsi = trace.connections.raw("is_iscsi")
     counts = trace.packet_count, int(is_iscsi.sum()), len(trace.sessions), len(trace.cycles)
@@ -57,7 +59,7 @@ def overview(groups: Sequence[tuple[Sequence[str], tuple[object, ...] | None, st
     return inputs.overview(columns, rows)
 
 
-def sections_by(trace: Trace, by: Sequence[str], top: int) -> Iterator[Section]:
+def sections_by(trace: TraceTables, by: Sequence[str], top: int) -> Iterator[Section]:
     """The ``top`` worst loads by each of these as text; the trace has the tables loads.NEEDED."""
     from iscsitrace.relate.loads import Loads
     from iscsitrace.show import loads
@@ -67,7 +69,7 @@ def sections_by(trace: Trace, by: Sequence[str], top: int) -> Iterator[Section]:
     yield Section("", (loads.READING, *(loads.grid(name, found.by(name), top) for name in by)))
 
 
-def totals(trace: Trace) -> dict[str, Any]:
+def totals(trace: TraceTables) -> dict[str, Any]:
     """What ``summary`` and the totals of ``watch`` have in common."""
     waited = waits.of_trace(trace.table)
     return inputs.contents(trace) | {
@@ -81,7 +83,7 @@ def totals(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _mirrors(trace: Trace) -> list[dict[str, Any]]:
+def _mirrors(trace: TraceTables) -> list[dict[str, Any]]:
     return [
         {
             "sessions": list(mirror.sessions),

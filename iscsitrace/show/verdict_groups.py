@@ -17,7 +17,7 @@ from iscsitrace.wording.parts import BY_NAME
 if TYPE_CHECKING:
     from iscsitrace.diagnosis.examination import Diagnosis
     from iscsitrace.diagnosis.verdict_groups import Group, Tally, VerdictGroups
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 READING: Final = (
     "Worst first: what broke, then by time lost. The number before a headline counts its sessions; elsewhere marks "
@@ -29,20 +29,20 @@ _TALLIES: Final = 3
 
 
 def sections(
-    trace: Trace, diagnosis: Diagnosis, by: Sequence[str], sessions: Collection[int] = (), top: int | None = None
+    trace: TraceTables, diagnosis: Diagnosis, by: Sequence[str], sessions: Collection[int] = (), top: int | None = None
 ) -> Iterator[Section]:
     """A table for each of ``by``, of the ``top`` worst groups; only these ``sessions``, where any are named."""
     found = (find(trace, diagnosis, name, sessions) for name in by)
     yield Section("", ("", READING, *(grid(each, top) for each in found)))
 
 
-def find(trace: Trace, diagnosis: Diagnosis, name: str, sessions: Collection[int] = ()) -> VerdictGroups:
+def find(trace: TraceTables, diagnosis: Diagnosis, name: str, sessions: Collection[int] = ()) -> VerdictGroups:
     """The verdicts by one attribute; only these ``sessions``, where any are named."""
     return verdict_groups.find(name, trace.table, diagnosis.stories, sessions)
 
 
 def as_dict(
-    trace: Trace, diagnosis: Diagnosis, by: Sequence[str], sessions: Collection[int] = ()
+    trace: TraceTables, diagnosis: Diagnosis, by: Sequence[str], sessions: Collection[int] = ()
 ) -> dict[str, list[dict[str, Any]]]:
     """All groups by each of ``by``, for JSON."""
     found = (find(trace, diagnosis, name, sessions) for name in by)

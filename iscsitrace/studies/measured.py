@@ -22,7 +22,7 @@ from iscsitrace.measure import budget, busy
 from iscsitrace.studies import from_truth
 from iscsitrace.studies.points import WarmUp
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 SOCKET: Final = "socket"
 """The mode of a plain TCP transfer: it has no commands, and its second half counts as steady state."""
@@ -155,7 +155,7 @@ def _captured(capture: Path, stretch: Stretch) -> dict[str, Any]:
     return _read(iscsitrace.read(capture, tables=_TABLES), capture, stretch)
 
 
-def _read(trace: Trace, capture: Path, stretch: Stretch) -> dict[str, Any]:
+def _read(trace: TraceTables, capture: Path, stretch: Stretch) -> dict[str, Any]:
     found: dict[str, Any] = {"packets_per_command": packets_per_command(trace.cycles, stretch)}
     rows = busy.rows_of(budget.rows_of(trace.budget, session=_session_of(trace.cycles)))
     if len(rows):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 try:
     from iscsitrace import _core
@@ -71,10 +71,10 @@ class PassView:
 
     from_ns: int
     to_ns: int
-    trace: Trace
+    trace: TraceTables
     """``cycles``: completed since the last view; ``budget``: of the interval; ``connections``, ``sessions``,
     ``senders`` and ``counters``: current state. ``parameters``: only at the end."""
-    forgotten: Trace
+    forgotten: TraceTables
     """``connections``: those whose rows were dropped, each once. Its inputs are those whose metadata was dropped."""
     turnaround_operation: NDArray[Any]
     turnaround_ns: NDArray[Any]
@@ -125,7 +125,7 @@ class Live:
         """The last view, at the end of the source."""
         return self._view(self._core.finish())
 
-    def recent(self) -> Trace:
+    def recent(self) -> TraceTables:
         """The recent past: commands with and without status, and the other tables that a diagnosis needs."""
         return self._trace(self._core.recent())
 
@@ -153,7 +153,7 @@ class Live:
         """Number of rows in memory."""
         return self._core.row_count
 
-    def _trace(self, core_pass: _core.Pass) -> Trace:
+    def _trace(self, core_pass: _core.Pass) -> TraceTables:
         options = {
             "capture_filter": self.settings.capture_filter,
             "packet_limit": self.settings.packet_limit,
@@ -162,7 +162,7 @@ class Live:
             "time_is_relative": False,
             "tables": [*DYNAMICS, "violations"],
         }
-        return Trace(core_pass, options)
+        return TraceTables(core_pass, options)
 
     def _view(self, found: dict[str, Any]) -> PassView:
         return PassView(

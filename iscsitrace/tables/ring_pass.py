@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables.schema import ON_REQUEST, TABLES
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 try:
     from iscsitrace import _core
@@ -32,7 +32,7 @@ class CaptureRead:
     first_frame: int
     """Number of its first frame in the ring, from 1."""
     info: dict[str, Any]
-    """As in ``Trace.inputs``; the format is ``empty`` or ``unreadable`` if nothing was read."""
+    """As in ``TraceTables.inputs``; the format is ``empty`` or ``unreadable`` if nothing was read."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Period:
     """What ended before is of an earlier period; the earliest time of all in the first one."""
     last_ns: int
     """Time of its last packet."""
-    trace: Trace
+    trace: TraceTables
     """Its tables, with those on request of PERIOD_TABLES; frames, sessions and connections have the ring's numbers."""
     cycle_numbers: NDArray[Any]
     """The number in the ring of each row of ``cycles``; null where it is not known yet."""
@@ -141,5 +141,5 @@ def _period(from_ns: int, last_ns: int, core_pass: _core.Pass, cycle_numbers: ND
     return Period(from_ns, last_ns, _trace(core_pass, PERIOD_TABLES), cycle_numbers)
 
 
-def _trace(core_pass: _core.Pass, tables: Iterable[str]) -> Trace:
-    return Trace(core_pass, {"tables": list(tables)})
+def _trace(core_pass: _core.Pass, tables: Iterable[str]) -> TraceTables:
+    return TraceTables(core_pass, {"tables": list(tables)})

@@ -48,7 +48,7 @@ _UINT64_MAX = (1 << 64) - 1
 Source = str | os.PathLike[str] | os.PathLike[bytes] | bytes | BinaryIO
 
 
-class Trace:
+class TraceTables:
     """The tables of one pass: ``trace.cycles``, ``trace.pdus`` ... or ``trace.table("cycles")``."""
 
     if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Trace:
         self._estimated: dict[str, Table] = {}
         self._file_count = tcp_info_file_count
         self._words = CATEGORIES | WORDS
-        self._read_again: Callable[[list[str]], Trace] | None = None
+        self._read_again: Callable[[list[str]], TraceTables] | None = None
         self.options = options
         """The options of :func:`read`, part of the provenance of results."""
 
@@ -101,7 +101,7 @@ class Trace:
         """Those of these tables that were not requested."""
         return [name for name in dict.fromkeys(names) if name in ON_REQUEST and name not in self.options["tables"]]
 
-    def with_tables(self, names: Iterable[str]) -> Trace:
+    def with_tables(self, names: Iterable[str]) -> TraceTables:
         """A trace that has these tables: this one, or one of the same captures, which are read again.
 
         InputInvalid if a table is lacking and the source cannot be read again: standard input, a file object.
@@ -268,7 +268,7 @@ def property_of(name: str) -> property:
 
 
 for _name in TABLES:
-    setattr(Trace, _name, property_of(_name))
+    setattr(TraceTables, _name, property_of(_name))
 
 
 def hide_secret(text: str) -> str:
@@ -315,7 +315,7 @@ def read(
     tables: Iterable[str] = ("pdus",),
     tcp_info: Iterable[str | os.PathLike[str]] = (),
     progress: Callable[[int, int | None], None] | None = None,
-) -> Trace:
+) -> TraceTables:
     """Reads one or more captures, as one stream, into a :class:`Trace`.
 
     A source is a path (``"-"`` is standard input), the bytes of a capture, or a binary file object; several are the
@@ -375,7 +375,7 @@ def read(
         )
     except _core.CaptureError as error:
         raise CaptureUnreadable(str(error)) from error
-    trace = Trace(core_pass, options, len(files))
+    trace = TraceTables(core_pass, options, len(files))
     if all(_is_stored(each) for each in (source, *more)):
         named_files = tuple(name for name, _ in files)
         trace._read_again = lambda names: read(source, *more, **selection, tables=names, tcp_info=named_files)

@@ -11,7 +11,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from threading import Event
 from typing import Any, Final
 
-from iscsitrace.tables.trace import Source, Trace, read
+from iscsitrace.tables.trace import Source, TraceTables, read
 
 Progress = Callable[[int, int | None], None]
 
@@ -22,7 +22,9 @@ class _EndedEarly(Exception):
     """Ends a pass whose result nobody wants any more."""
 
 
-def read_each(groups: Sequence[Sequence[Source]], *, progress: Progress | None = None, **options: Any) -> list[Trace]:
+def read_each(
+    groups: Sequence[Sequence[Source]], *, progress: Progress | None = None, **options: Any
+) -> list[TraceTables]:
     """Reads each group of sources, as :func:`iscsitrace.read` does, into a trace of its own.
 
     Files are read at the same time, as many as there are processors. Standard input and objects in memory are read one
@@ -35,7 +37,7 @@ def read_each(groups: Sequence[Sequence[Source]], *, progress: Progress | None =
     reached: list[tuple[int, int | None]] = [(0, None)] * len(groups)
     is_over = Event()
 
-    def read_one(place: int) -> Trace:
+    def read_one(place: int) -> TraceTables:
         def note(bytes_done: int, bytes_total: int | None) -> None:
             if is_over.is_set():
                 raise _EndedEarly
@@ -63,7 +65,7 @@ def _is_file(source: Source) -> bool:
     return isinstance(source, (str, os.PathLike)) and source != "-"
 
 
-def _wait(passes: Sequence[Future[Trace]], tell: Callable[[], None]) -> None:
+def _wait(passes: Sequence[Future[TraceTables]], tell: Callable[[], None]) -> None:
     """Until all are done, or one has failed."""
     running = set(passes)
     while running:

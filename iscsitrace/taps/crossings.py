@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps.clock import Clock
 from iscsitrace.taps.commands import Matched
-from iscsitrace.taps.reading import TappedTrace
+from iscsitrace.taps.reading import TappedTables
 
 Array = NDArray[Any]
 
@@ -75,7 +75,7 @@ class Between:
     """Least RTTs from the last tap to the initiator and to the target."""
 
 
-def of_connection(trace: TappedTrace, connection: int) -> Between | None:
+def of_connection(trace: TappedTables, connection: int) -> Between | None:
     """The packets of a connection of the first tap; None where a tap lacks it, or where no packets were joined.
 
     The trace has to be read with ``segments`` and ``pdus``.
@@ -106,12 +106,14 @@ def of_connection(trace: TappedTrace, connection: int) -> Between | None:
     return Between(tuple(tap.name for tap in trace.tap_list), tuple(found), tuple(pdus), rtts_ns)
 
 
-def _row(trace: Trace, connection: int) -> dict[str, Any]:
+def _row(trace: TraceTables, connection: int) -> dict[str, Any]:
     rows = trace.connections
     return rows.select(rows.raw("connection") == connection).row(0)
 
 
-def _shifts(first: Trace, other: Trace, connections: tuple[int, int], matched: Matched) -> Mapping[bool, int]:
+def _shifts(
+    first: TraceTables, other: TraceTables, connections: tuple[int, int], matched: Matched
+) -> Mapping[bool, int]:
     """By direction, what to add to a stream offset of the other tap to have that of the first.
 
     From the handshake on both count alike. Without it each counts from its first packet, and a PDU that both have shows

@@ -14,9 +14,9 @@ from typing import Any
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.tables.schema import TAPPED_TABLES
 from iscsitrace.tables.tap_join import connections_seen
-from iscsitrace.tables.trace import Trace, read
+from iscsitrace.tables.trace import TraceTables, read
 from iscsitrace.taps.at_once import read_each
-from iscsitrace.taps.reading import MOST_TAPS, NEEDED, CapturePoint, TappedTrace, in_order, read_taps, recognise_all
+from iscsitrace.taps.reading import MOST_TAPS, NEEDED, CapturePoint, TappedTables, in_order, read_taps, recognise_all
 from iscsitrace.taps.recognition import Recognition, Relation
 from iscsitrace.wording import cells
 
@@ -105,7 +105,7 @@ Pairs = Mapping[tuple[int, int], Recognition]
 class Inputs:
     """What was read, and how."""
 
-    trace: Trace
+    trace: TraceTables
     lines: tuple[str, ...]
     """For a person: what the inputs are to each other; none for one input."""
 
@@ -116,7 +116,7 @@ def read_inputs(
     *,
     are_synchronised: bool = False,
     tables: Iterable[str] = (),
-    read_already: Sequence[Trace] = (),
+    read_already: Sequence[TraceTables] = (),
     **options: Any,
 ) -> Inputs:
     """Reads captures: as one, or, if they are of several taps, as those.
@@ -161,7 +161,7 @@ def read_inputs(
     return _of_taps(read_taps(sides, are_synchronised=are_synchronised, tables=wanted, **options))
 
 
-def read_apart(sources: Sequence[str], *, tables: Iterable[str] = (), **options: Any) -> list[Trace]:
+def read_apart(sources: Sequence[str], *, tables: Iterable[str] = (), **options: Any) -> list[TraceTables]:
     """Each capture as a trace of its own, with these tables and those by which taps of one traffic are recognised."""
     return read_each([(source,) for source in sources], tables={*tables, *NEEDED} - TAPPED_TABLES.keys(), **options)
 
@@ -174,7 +174,7 @@ def _as_one(sources: Sequence[str], wanted: set[str], options: Mapping[str, Any]
     return Inputs(trace, (f"{len(sources):,} captures read as parts of one, in the order given",))
 
 
-def _sides(sources: Sequence[str], traces: Sequence[Trace], pairs: Pairs) -> tuple[list[str], list[str]]:
+def _sides(sources: Sequence[str], traces: Sequence[TraceTables], pairs: Pairs) -> tuple[list[str], list[str]]:
     """The captures near the initiator and those near the target, each in order of time; each is one tap in parts."""
     near, far = set(), set()
     for (first, second), each in pairs.items():
@@ -193,7 +193,7 @@ def _names(sources: Sequence[str]) -> list[str]:
     return names if len(set(names)) == len(names) else list(sources)
 
 
-def _of_taps(trace: TappedTrace) -> Inputs:
+def _of_taps(trace: TappedTables) -> Inputs:
     """With the line that states what was recognised."""
     names = " -> ".join(tap.name for tap in trace.tap_list)
     lines = [f"same traffic at {len(trace.tap_list)} taps, from the initiator to the target: {names}"]

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from iscsitrace.tables import tap_join
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Source, Trace
+from iscsitrace.tables.trace import Source, TraceTables
 from iscsitrace.taps.clock import Clock
 from iscsitrace.taps.commands import ConnectionPair, Matched
 from iscsitrace.taps.samples import Samples, joined
 
 Array = NDArray[Any]
 
-Captured = tuple[Trace, Sequence[Source]]
+Captured = tuple[TraceTables, Sequence[Source]]
 """A tap: its trace, and its captures."""
 
 
@@ -101,7 +101,7 @@ def _pairs(near: Captured, far: Captured, connections: Sequence[ConnectionPair])
     return [tap_join.Pair(pair.at_a, pair.at_b, at_near[pair.at_a], at_far[pair.at_b]) for pair in connections]
 
 
-def _is_client_target(trace: Trace, sources: Sequence[Source], connections: Sequence[int]) -> Mapping[int, bool]:
+def _is_client_target(trace: TraceTables, sources: Sequence[Source], connections: Sequence[int]) -> Mapping[int, bool]:
     """By connection, whether the join takes the target for its client: where no SYN was captured."""
     rows = trace.connections.select(np.isin(trace.connections.raw("connection"), connections))
     targets = {row["connection"]: (row["target_address"], row["target_port"]) for row in rows.rows()}

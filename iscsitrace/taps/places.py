@@ -15,7 +15,7 @@ from iscsitrace.measure.intervals import Span
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.taps.legs import Legs
 from iscsitrace.taps.network import Network
-from iscsitrace.taps.reading import TappedTrace
+from iscsitrace.taps.reading import TappedTables
 from iscsitrace.wording import amounts
 
 Place = Literal["network", "target", "initiator"]
@@ -74,7 +74,7 @@ class PlaceFinding:
         return asdict(self)
 
 
-def verdicts(trace: TappedTrace, within: Span | None = None) -> list[TimePlaces]:
+def verdicts(trace: TappedTables, within: Span | None = None) -> list[TimePlaces]:
     """Of every session with reads or writes that have legs: of those that began ``within`` a time, else of all."""
     legs, cycles = trace.command_legs, trace.cycles
     session = cycles.raw("session")[legs.rows]
@@ -108,7 +108,7 @@ def _verdict(session: int, legs: Legs) -> TimePlaces:
     )
 
 
-def findings(trace: TappedTrace) -> list[PlaceFinding]:
+def findings(trace: TappedTables) -> list[PlaceFinding]:
     """The problems with their places, those of the network first."""
     names = [tap.name for tap in trace.tap_list]
     found = []

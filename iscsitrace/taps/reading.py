@@ -17,7 +17,7 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.schema import TAPPED_TABLES
 from iscsitrace.tables.table import Source as Tables
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Source, Trace
+from iscsitrace.tables.trace import Source, TraceTables
 from iscsitrace.taps import legs, network, packets, senders
 from iscsitrace.taps.at_once import read_each
 from iscsitrace.taps.network import Network
@@ -47,7 +47,7 @@ class CapturePoint:
     name: str
     sources: tuple[Source, ...]
     """Its captures: parts of one, in order of time."""
-    trace: Trace
+    trace: TraceTables
 
     @property
     def is_whole(self) -> bool:
@@ -59,7 +59,7 @@ class CapturePoint:
         )
 
 
-class TappedTrace(Trace):
+class TappedTables(TraceTables):
     """The trace of the tap that is nearest to the initiator; it also has the tables ``legs`` and ``taps``.
 
     How senders behaved (senders.TABLES) is seen at the tap nearest to each sender; what is derived follows it.
@@ -76,7 +76,7 @@ class TappedTrace(Trace):
         self._networks: dict[tuple[int, int], Network] = {}
 
     def table(self, name: str) -> Table:
-        """The table with this name, as of :class:`Trace`; also ``legs`` and ``taps``."""
+        """The table with this name, as of :class:`TraceTables`; also ``legs`` and ``taps``."""
         if name not in (*TAPPED_TABLES, *senders.TABLES):
             return super().table(name)
         if name not in self._tap_tables:
@@ -92,7 +92,7 @@ class TappedTrace(Trace):
         return _taps_table(list(zip(names[:-1], names[1:], self.networks, strict=True)))
 
     def row_count(self, name: str) -> int:
-        """See :class:`Trace`."""
+        """See :class:`TraceTables`."""
         return len(self.table(name)) if name in senders.TABLES else super().row_count(name)
 
     @cached_property
@@ -109,7 +109,7 @@ class TappedTrace(Trace):
         return self.tap_list[-1].name, self.senders_seen.last
 
     def tap_of(self, connection: int, *, to_target: bool) -> str:
-        """See :class:`Trace`: with its name, ``tap target.pcapng``."""
+        """See :class:`TraceTables`: with its name, ``tap target.pcapng``."""
         return f"tap {self.at_sender(connection, to_target=to_target)[0]}"
 
     @property
@@ -124,7 +124,7 @@ class TappedTrace(Trace):
 
     @property
     def is_tapped(self) -> bool:
-        """See :class:`Trace`."""
+        """See :class:`TraceTables`."""
         return True
 
     @property
@@ -159,7 +159,7 @@ class TappedTrace(Trace):
         recognition = self._recognised[near, far]
         ends = self.tap_list[near], self.tap_list[far]
         samples, clock = recognition.samples, recognition.clock
-        assert samples is not None  # noqa: S101 -- pairs of a TappedTrace have been recognised as taps
+        assert samples is not None  # noqa: S101 -- pairs of tapped tables have been recognised as taps
         assert clock is not None  # noqa: S101 -- likewise
         joined = None
         if all(tap.is_whole for tap in ends):
@@ -169,14 +169,14 @@ class TappedTrace(Trace):
 
     @property
     def provenance(self) -> dict[str, Any]:
-        """As of :class:`Trace`, with the names and inputs of all taps."""
+        """As of :class:`TraceTables`, with the names and inputs of all taps."""
         taps = [{"name": tap.name, "input": tap.trace.inputs} for tap in self.tap_list]
         return super().provenance | {"taps": taps}
 
 
-def tapped(trace: Trace) -> TappedTrace:
+def tapped(trace: TraceTables) -> TappedTables:
     """The trace as one of several taps; InputInvalid if it is of one."""
-    if not isinstance(trace, TappedTrace):
+    if not isinstance(trace, TappedTables):
         raise InputInvalid("two or more captures of the same traffic, from different taps, are needed")
     return trace
 
@@ -187,7 +187,7 @@ def read_taps(
     are_synchronised: bool = False,
     tables: Iterable[str] = (),
     **options: Any,
-) -> TappedTrace:
+) -> TappedTables:
     """See :func:`iscsitrace.tables.trace.read_taps`."""
     if not 2 <= len(taps) <= MOST_TAPS:
         raise InputInvalid(f"{amounts.count(len(taps), 'tap')}: there have to be 2 to {MOST_TAPS}")
@@ -202,7 +202,9 @@ def read_taps(
     return in_order(read_in, pairs)
 
 
-def recognise_all(traces: Sequence[Trace], *, are_synchronised: bool = False) -> dict[tuple[int, int], Recognition]:
+def recognise_all(
+    traces: Sequence[TraceTables], *, are_synchronised: bool = False
+) -> dict[tuple[int, int], Recognition]:
     """Each two of the captures compared, the one with the smaller number as A."""
     return {
         (first, second): recognise(traces[first].table, traces[second].table, are_synchronised=are_synchronised)
@@ -211,7 +213,7 @@ def recognise_all(traces: Sequence[Trace], *, are_synchronised: bool = False) ->
     }
 
 
-def in_order(taps: Sequence[CapturePoint], pairs: Mapping[tuple[int, int], Recognition]) -> TappedTrace:
+def in_order(taps: Sequence[CapturePoint], pairs: Mapping[tuple[int, int], Recognition]) -> TappedTables:
     """The taps from the initiator to the target, as one trace; each two of them have been recognised as taps."""
     nearer_than = [0] * len(taps)
     for (first, second), each in pairs.items():
@@ -222,7 +224,7 @@ def in_order(taps: Sequence[CapturePoint], pairs: Mapping[tuple[int, int], Recog
         (min(place_of[first], place_of[second]), max(place_of[first], place_of[second])): each
         for (first, second), each in pairs.items()
     }
-    return TappedTrace([taps[place] for place in order], ordered)
+    return TappedTables([taps[place] for place in order], ordered)
 
 
 def _legs_table(command_count: int, found: Legs) -> Table:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from iscsitrace.errors import CaptureUnreadable
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps import inputs
 from iscsitrace.taps.inputs import ConnectionsSeen
 from iscsitrace.taps.reading import MOST_TAPS, recognise_all
@@ -17,7 +17,7 @@ from iscsitrace.taps.recognition import Relation
 
 RingOf = Callable[[str], str | None]
 """The ring that a file is of, by its name; None for another file."""
-Reading = Callable[[Sequence[str]], Sequence[Trace]]
+Reading = Callable[[Sequence[str]], Sequence[TraceTables]]
 """Reads each capture into a trace of its own."""
 
 

@@ -21,7 +21,7 @@ from iscsitrace.tables.live_pass import SECOND_NS, Settings
 from iscsitrace.tables.memory import cycles_freed
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.watch.figures import SHOWN_MAX
 
 EVERY_NS = 5 * SECOND_NS
@@ -29,7 +29,7 @@ SHARE_MAX = 0.1
 """Largest share of the time for diagnoses."""
 
 
-def current(recent: Trace, now_ns: int) -> Callable[[str], Table]:
+def current(recent: TraceTables, now_ns: int) -> Callable[[str], Table]:
     """The tables of the recent past, without sessions that logged out or were refused before it, or whose work had gone
     on in another by then: nothing happens in them any more, and where sessions are short, they are most.
     """
@@ -97,12 +97,12 @@ class CurrentFindings:
         """Drop all findings."""
         self.current, self.headline, self.stories, self.left_out = (), None, (), 0
 
-    def update(self, recent: Trace, now_ns: int) -> None:
+    def update(self, recent: TraceTables, now_ns: int) -> None:
         """Diagnose the recent past."""
         with cycles_freed():
             self._update(recent, now_ns)
 
-    def _update(self, recent: Trace, now_ns: int) -> None:
+    def _update(self, recent: TraceTables, now_ns: int) -> None:
         started = time.thread_time_ns()
         # later the first input may be forgotten
         self._start_ns = recent.start_ns if self._start_ns is None else self._start_ns

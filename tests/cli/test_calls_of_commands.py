@@ -22,7 +22,7 @@ from iscsitrace.cli.traffic import target
 from iscsitrace.errors import InputInvalid, OutputExists
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.view import Zoom
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from tests.support.tables_by_hand import table
 
 
@@ -126,7 +126,7 @@ def test_the_truth_of_a_run_and_its_tap(tmp_path: Path) -> None:
 def test_what_a_plot_shows(told: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Times are after the first packet of all captures; a file for xplot has more detail."""
     inputs = [{"name": name, "time_first_ns": time_ns} for name, time_ns in (("a", None), ("b", 70), ("c", 50))]
-    trace = type("Told", (), {"inputs": inputs, "start_ns": Trace.start_ns})()
+    trace = type("Told", (), {"inputs": inputs, "start_ns": TraceTables.start_ns})()
     read_as(trace, monkeypatch)
     seen: list[Any] = []
 

@@ -18,7 +18,7 @@ from bench.budget.runs import Made
 from iscsitrace.lab import simulation
 from iscsitrace.measure import budget
 from iscsitrace.measure.budget import Budget
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from tests.support.lab import Truth, judge_run, needs_root
 
 LOSSY = [name for name in CASES if name.startswith("loss")]
@@ -143,7 +143,7 @@ def _simulations(draw: st.DrawFn) -> dict[str, Any]:
     return {"client": {"workload": workload, "login": {"offers": offers}}, "portals": [portal], "world": world}
 
 
-def _span(trace: Trace, members: set[int]) -> tuple[int, int]:
+def _span(trace: TraceTables, members: set[int]) -> tuple[int, int]:
     """From the first command of these connections to their last status, or to its ACK after a retransmission."""
     ends = ("status_ns", "status_acked_ns")
     cycles = trace.cycles.rows(("connection", "command_first_ns", *ends))

@@ -16,8 +16,8 @@ from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.picture import PictureSize
 from iscsitrace.plots.view import Zoom
 from iscsitrace.report import figures
-from iscsitrace.tables.trace import Trace
-from iscsitrace.taps.reading import TappedTrace
+from iscsitrace.tables.trace import TraceTables
+from iscsitrace.taps.reading import TappedTables
 from tests.support.canvas import problems
 from tests.support.legends import wrong_colors
 
@@ -37,7 +37,7 @@ OF_EACH = ("events", "ladder", "time_breakdown")
 """The kinds that write what is particular in a capture, and are drawn of the other samples."""
 
 
-def traces(name: str) -> Iterator[Trace]:
+def traces(name: str) -> Iterator[TraceTables]:
     """The capture of a sample; and both ends together, if it has both."""
     every = [kinds.load(kind) for kind in kinds.NAMES]
     tables = tuple(dict.fromkeys(table for kind in every for table in (*kind.tables, *kind.zoomed_tables)))
@@ -58,7 +58,7 @@ def test_no_text_is_cut_or_hidden_and_legends_have_the_colors(name: str) -> None
             except InputInvalid:
                 continue
             about = subject.of_trace(trace, drawing.view)
-            is_narrowed = name == NARROWED or isinstance(trace, TappedTrace)
+            is_narrowed = name == NARROWED or isinstance(trace, TappedTables)
             for size in (PictureSize(), NARROW) if is_narrowed else (PictureSize(),):
                 figure = picture.figure_of(drawing, about, size)
                 with style.applied():

@@ -11,13 +11,13 @@ import pytest
 import iscsitrace
 from iscsitrace.cli.read import plot
 from iscsitrace.plots import groups
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
 
 @cache
-def trace() -> Trace:
+def trace() -> TraceTables:
     """Two sessions, of which one took the place of the other."""
     return iscsitrace.read(SAMPLES / "black-out-and-relogin" / "capture.pcapng.gz")
 

@@ -12,14 +12,14 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import kinds, style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.view import Zoom
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session
 
 SECOND = 1_000_000_000
 
 
-def read(folder: Path, conversation: Conversation) -> Trace:
+def read(folder: Path, conversation: Conversation) -> TraceTables:
     capture = write_pcap(folder / "a.pcap", conversation.run().packets, 1)
     every = [kinds.load(kind) for kind in kinds.NAMES]
     names = tuple(dict.fromkeys(table for kind in every for table in (*kind.tables, *kind.zoomed_tables)))
@@ -27,21 +27,21 @@ def read(folder: Path, conversation: Conversation) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def late(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+def late(tmp_path_factory: pytest.TempPathFactory) -> TraceTables:
     """A login, 3 s in which nothing is asked for, and 40 reads within less than a second."""
     conversation = Conversation()
     conversation.session(Session()).login().pause(3 * SECOND).read(count=40).pause(2 * SECOND).logout()
     return read(tmp_path_factory.mktemp("late"), conversation)
 
 
-def drawing(trace: Trace, kind: str, **zoom: Any) -> Any:
+def drawing(trace: TraceTables, kind: str, **zoom: Any) -> Any:
     origin_ns = trace.inputs[0]["time_first_ns"]
     times = {name: origin_ns + value for name, value in zoom.items()}
     return kinds.load(kind).drawing(trace, Zoom(**times), origin_ns, Detail())
 
 
 @pytest.mark.parametrize("kind", ["sequence", "window"])
-def test_a_connection_is_drawn_while_it_reads_and_says_what_it_leaves_out(late: Trace, kind: str) -> None:
+def test_a_connection_is_drawn_while_it_reads_and_says_what_it_leaves_out(late: TraceTables, kind: str) -> None:
     found = drawing(late, kind)
     start_ns, end_ns = late.cycles.raw("command_first_ns").min(), late.cycles["status_ns"].max()
     assert start_ns - found.view.start_ns == found.view.end_ns - end_ns == int(0.04 * (end_ns - start_ns))

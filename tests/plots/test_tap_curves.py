@@ -15,18 +15,18 @@ from iscsitrace.plots.kinds import legs, load, path
 from iscsitrace.plots.scales import duration
 from iscsitrace.plots.view import Zoom
 from iscsitrace.tables.trace import read
-from iscsitrace.taps.reading import TappedTrace, read_taps
+from iscsitrace.taps.reading import TappedTables, read_taps
 
 FOLDER = Path(__file__).parents[2] / "samples" / "loss-1-percent"
 MS = 1_000_000
 
 
 @pytest.fixture(scope="module")
-def trace() -> TappedTrace:
+def trace() -> TappedTables:
     return read_taps({"host": FOLDER / "capture.pcap.gz", "disk": FOLDER / "target.pcap.gz"})
 
 
-def test_means_of_legs_add_up_to_the_mean_latency(trace: TappedTrace) -> None:
+def test_means_of_legs_add_up_to_the_mean_latency(trace: TappedTables) -> None:
     view = view_of_data_commands(trace, Zoom(), 0)
     found = legs.compute(trace.legs, trace.cycles, view)
     rows = trace.cycles.select(trace.cycles["operation"] == "read")
@@ -41,7 +41,7 @@ def test_means_of_legs_add_up_to_the_mean_latency(trace: TappedTrace) -> None:
         assert found.over_time[:, number].sum() == pytest.approx(inside.mean() if len(inside) else 0)
 
 
-def test_the_network_has_both_directions_which_clocks_do_not_change(trace: TappedTrace) -> None:
+def test_the_network_has_both_directions_which_clocks_do_not_change(trace: TappedTables) -> None:
     view = view_of_data_commands(trace, Zoom(), 0)
     ahead = read_taps({"host": FOLDER / "capture.pcap.gz", "disk": FOLDER / "target.pcap.gz"}, are_synchronised=True)
     place = legs.PARTS.index("network")
@@ -51,7 +51,7 @@ def test_the_network_has_both_directions_which_clocks_do_not_change(trace: Tappe
     assert one == pytest.approx(other, abs=0.05 * MS)
 
 
-def test_delays_and_losses(trace: TappedTrace) -> None:
+def test_delays_and_losses(trace: TappedTables) -> None:
     view = view_of_commands(trace, Zoom(), 0)
     found = path.compute(trace.networks[0], ("host", "disk"), view, Detail())
     # netem: 8 ms in each direction, and no loss to the target

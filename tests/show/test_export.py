@@ -17,7 +17,7 @@ from iscsitrace.cli import main
 from iscsitrace.errors import ExtraMissing, InputInvalid, OutputExists
 from iscsitrace.show.export import export
 from iscsitrace.tables.schema import DEFAULT_TABLES, ON_REQUEST, SCHEMA_VERSION, TABLES
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation
 from tests.support.tables_by_hand import TRACE, Pass
@@ -25,9 +25,9 @@ from tests.support.tables_by_hand import TRACE, Pass
 OPTIONS = {"tables": ["pdus"]}
 
 
-def trace() -> Trace:
+def trace() -> TraceTables:
     made: Any = Pass(TRACE)
-    return Trace(made, OPTIONS)
+    return TraceTables(made, OPTIONS)
 
 
 def test_csv_of_every_default_table(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from iscsitrace.cli import main
 from iscsitrace.errors import ExtraMissing
 from iscsitrace.show import perfetto
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from tests.support import hand_timed as by_hand
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session
@@ -204,12 +204,12 @@ def test_a_trace_holds_what_the_importer_relies_on(folder: Path) -> None:
     assert written > found["slices"] * 2 + found["values"] + found["instants"] + found["tracks"]
 
 
-def iscsi(trace: Trace, segments: Table) -> Any:
+def iscsi(trace: TraceTables, segments: Table) -> Any:
     own = [row["connection"] for row in trace.connections.rows() if row["is_iscsi"]]
     return np.isin(segments.raw("connection"), own)
 
 
-def exported(trace: Trace, **options: Any) -> Read:
+def exported(trace: TraceTables, **options: Any) -> Read:
     pytest.importorskip("perfetto")
     stream = io.BytesIO()
     perfetto.write(trace, stream, **options)
@@ -217,7 +217,7 @@ def exported(trace: Trace, **options: Any) -> Read:
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
+def trace(tmp_path_factory: pytest.TempPathFactory) -> TraceTables:
     conversation = Conversation()
     conversation.session(Session()).login().read(count=20, queue_depth=4).write(count=3).logout()
     capture = write_pcap(tmp_path_factory.mktemp("perfetto") / "a.pcap", conversation.run().packets, 1)
@@ -225,7 +225,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 @pytest.fixture(scope="module")
-def found(trace: Trace) -> Read:
+def found(trace: TraceTables) -> Read:
     return exported(trace, has_packets=True)
 
 
@@ -233,7 +233,7 @@ def commands(found: Read) -> Iterator[Slice]:
     return (each for each in found.slices if " / slot " in each.track and each.depth == 0)
 
 
-def test_every_command_is_a_slice_from_command_to_status(trace: Trace, found: Read) -> None:
+def test_every_command_is_a_slice_from_command_to_status(trace: TraceTables, found: Read) -> None:
     rows = {row["cycle"]: row for row in trace.cycles.rows()}
     shown = {each.values["cycle"]: each for each in commands(found)}
     assert shown.keys() == rows.keys()
@@ -248,7 +248,7 @@ def test_every_command_is_a_slice_from_command_to_status(trace: Trace, found: Re
         )
 
 
-def test_the_phases_of_a_command_are_within_it_and_add_up_to_it(trace: Trace, found: Read) -> None:
+def test_the_phases_of_a_command_are_within_it_and_add_up_to_it(trace: TraceTables, found: Read) -> None:
     inner = [each for each in found.slices if each.depth == 1]
     for each in commands(found):
         own = sorted(
@@ -262,7 +262,7 @@ def test_the_phases_of_a_command_are_within_it_and_add_up_to_it(trace: Trace, fo
         assert [one.end_ns for one in own[:-1]] == [one.start_ns for one in own[1:]]
 
 
-def test_the_queue_depth_is_the_number_of_commands_in_flight(trace: Trace, found: Read) -> None:
+def test_the_queue_depth_is_the_number_of_commands_in_flight(trace: TraceTables, found: Read) -> None:
     (path,) = [path for path in found.counters if path.endswith("/ queue depth")]
     starts, ends = trace.cycles.raw("command_first_ns"), np.ma.getdata(trace.cycles["status_ns"])
     for at, value in found.counters[path]:
@@ -270,7 +270,7 @@ def test_the_queue_depth_is_the_number_of_commands_in_flight(trace: Trace, found
     assert max(value for _, value in found.counters[path]) == 4
 
 
-def test_counters_and_packets_of_a_connection(trace: Trace, found: Read) -> None:
+def test_counters_and_packets_of_a_connection(trace: TraceTables, found: Read) -> None:
     segments = trace.segments
     ways = {True: "to target", False: "to initiator"}
     for to_target, way in ways.items():
@@ -291,7 +291,7 @@ def test_counters_and_packets_of_a_connection(trace: Trace, found: Read) -> None
     assert [path for path, _, _ in without.instants if "packets" in path] == []
 
 
-def test_r2t_rounds_have_their_own_tracks(trace: Trace, found: Read) -> None:
+def test_r2t_rounds_have_their_own_tracks(trace: TraceTables, found: Read) -> None:
     shown = [each for each in found.slices if " / R2T rounds " in each.track]
     assert len(shown) == len(trace.rounds)
     assert {each.values["cycle"] for each in shown} == set(trace.rounds.raw("cycle").tolist())

@@ -19,7 +19,7 @@ from iscsitrace.show.sidecar import facts
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from tests.support.calls import calls_of, rows_of
 from tests.support.capture_file import Record, read_records, write_pcapng
 from tests.support.runs import Run, Runs
@@ -243,7 +243,7 @@ def test_a_capture_that_grows_has_no_sidecar_yet(lossy: Run, tmp_path: Path, mon
     growing.write_bytes(lossy.capture().read_bytes())
     read = trace_module.read
 
-    def read_and_grow(*arguments: Any, **options: Any) -> Trace:
+    def read_and_grow(*arguments: Any, **options: Any) -> TraceTables:
         trace = read(*arguments, **options)
         with growing.open("ab") as stream:
             stream.write(b"more")

@@ -13,7 +13,7 @@ from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.studies import definition, expected, measured
 from iscsitrace.studies.points import DesignPoint, of_experiment
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 ONE, WITHOUT_SACK = "one stream", "one file, two streams, without SACK"
 SECONDS = {"0ms": 1.5, "50ms": 4, "100ms": 6}
@@ -79,14 +79,14 @@ def test_the_model_predicts_the_measurement(rates: Rates, delay: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def lost(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Trace]:
+def lost(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], TraceTables]:
     """A tenth of the file over two streams without SACK, and its capture."""
     folder = tmp_path_factory.mktemp("lost")
     truth, _ = run(of_arm(WITHOUT_SACK)[0], folder, ("initiator",), bytes=20 << 20)
     return truth, iscsitrace.read(folder / "initiator.pcapng", tables=("window", "retransmissions"))
 
 
-def test_bytes_in_flight_collapse_at_a_timeout(lost: tuple[dict[str, Any], Trace]) -> None:
+def test_bytes_in_flight_collapse_at_a_timeout(lost: tuple[dict[str, Any], TraceTables]) -> None:
     truth, trace = lost
     counts = [end["timeout_count"] for ends in truth["target_ends"] for end in ends]
     assert sum(counts) > 0
@@ -104,7 +104,7 @@ def test_bytes_in_flight_collapse_at_a_timeout(lost: tuple[dict[str, Any], Trace
         assert owin[(since_ns > 0) & (since_ns < 2 * SECOND_NS)].min() < EMPTY_BYTES
 
 
-def test_without_sack_each_hole_takes_an_rtt(lost: tuple[dict[str, Any], Trace]) -> None:
+def test_without_sack_each_hole_takes_an_rtt(lost: tuple[dict[str, Any], TraceTables]) -> None:
     truth, trace = lost
     counts = [end["timeout_count"] for ends in truth["target_ends"] for end in ends]
     # of the stream without a timeout

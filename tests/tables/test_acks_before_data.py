@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from tests.support.capture_file import Record, read_records, write_pcapng
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def ahead(records: Sequence[Record], senders: Set[bytes], skew_ns: int) -> list[
     return [replace(records[old], time_ns=records[new].time_ns) for new, old in enumerate(order)]
 
 
-def commands(trace: Trace) -> list[tuple[object, ...]]:
+def commands(trace: TraceTables) -> list[tuple[object, ...]]:
     """What is known of each command but for its times and frames, in an order of its own."""
     found = [tuple(row[name] for name in COLUMNS) for row in trace.cycles.rows()]
     return sorted(found, key=str)

@@ -17,7 +17,7 @@ from iscsitrace.tables.schema import CATEGORIES, TAP_TABLES
 from iscsitrace.tables.table import Table
 from iscsitrace.taps import crossings
 from iscsitrace.taps.crossings import NOT_SEEN, Between, Crossings, PdusSeen
-from iscsitrace.taps.reading import TappedTrace, read_taps
+from iscsitrace.taps.reading import TappedTables, read_taps
 from tests.support.capture_file import read_records, write_pcapng
 from tests.support.recordings import captures_folder
 from tests.support.runs import Runs
@@ -30,11 +30,11 @@ LOSSY = "mixed --one-way-delay 5ms --rate 200Mbit --block-size 64K --bytes 4M --
 REORDERED = "read --one-way-delay 5ms --block-size 64K --bytes 4M --queue-depth 3 --set reorder=2%,3ms --seed 5"
 
 
-def tapped(files: dict[str, Path], **options: Any) -> TappedTrace:
+def tapped(files: dict[str, Path], **options: Any) -> TappedTables:
     return read_taps(files, tables=("segments", "pdus", "budget"), **options)
 
 
-def only(trace: TappedTrace, connection: int = 0) -> Crossings:
+def only(trace: TappedTables, connection: int = 0) -> Crossings:
     between = crossings.of_connection(trace, connection)
     assert between is not None
     (found,) = between.crossings

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.taps.reading import TappedTrace, read_taps
+from iscsitrace.taps.reading import TappedTables, read_taps
 from tests.support.capture_file import read_records, write_pcapng
 from tests.support.runs import Runs
 from tests.support.tap_captures import Fault, TrueLegs, true_legs, with_fault
@@ -78,7 +78,7 @@ PAIRS = [
 """Each fault with three of the seven runs; any two runs have three faults in common."""
 
 
-def tapped(runs: Runs, folder: Path, run: str, fault: str, *, are_synchronised: bool = False) -> TappedTrace:
+def tapped(runs: Runs, folder: Path, run: str, fault: str, *, are_synchronised: bool = False) -> TappedTables:
     simulated = runs(RUNS.get(run, run) + " --seed 5")
     near, far = FAULTS[fault]
     return read_taps(
@@ -97,7 +97,7 @@ def key(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in KEY)
 
 
-def with_truth(trace: TappedTrace, folder: Path) -> list[tuple[int, TrueLegs]]:
+def with_truth(trace: TappedTables, folder: Path) -> list[tuple[int, TrueLegs]]:
     """Place in the legs, and truth, of each command that has both."""
     whole = iscsitrace.read(folder / "initiator.pcapng", tables=())
     truth = dict(zip(map(key, whole.cycles.rows(KEY)), true_legs(folder), strict=True))
@@ -156,7 +156,7 @@ def test_no_legs_where_neither_tap_saw_the_first_copy(
         check(read_taps(taps), run.folder, least=0.6)
 
 
-def check(trace: TappedTrace, folder: Path, least: float = 0.5) -> None:
+def check(trace: TappedTables, folder: Path, least: float = 0.5) -> None:
     """Compares the legs with the truth; at least this share of the commands of both captures has some."""
     legs = trace.command_legs
     pairs = with_truth(trace, folder)
@@ -292,7 +292,7 @@ def test_a_slow_target_holds_nothing(runs: Runs) -> None:
     assert np.abs(own - 20 * MS).max() <= 20 * US
 
 
-def taps_with_one_between(runs: Runs, folder: Path, fault: Fault, at: str) -> TappedTrace:
+def taps_with_one_between(runs: Runs, folder: Path, fault: Fault, at: str) -> TappedTables:
     """Three taps, one with a fault. That between has the initiator's packets 1 ms later, the target's 1 ms earlier."""
     run = runs(RUNS["reads"] + " --seed 5")
     records, link_type = read_records(run.capture())

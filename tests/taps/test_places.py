@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.taps import places
-from iscsitrace.taps.reading import TappedTrace, read_taps
+from iscsitrace.taps.reading import TappedTables, read_taps
 from tests.support.runs import Runs
 from tests.support.tap_captures import Fault, with_fault
 
 MS = 1_000_000
 
 
-def tapped(runs: Runs, line: str) -> TappedTrace:
+def tapped(runs: Runs, line: str) -> TappedTables:
     run = runs(line)
     return read_taps({"near": run.capture(), "far": run.capture("target")})
 

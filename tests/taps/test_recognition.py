@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps.recognition import Recognition, Relation, recognise
 from tests.support.capture_file import read_records, write_pcap, write_pcapng
 from tests.support.recordings import description_of, recorded_captures
@@ -120,7 +120,7 @@ def test_taps_that_overlap_in_part(runs: Runs, tmp_path: Path) -> None:
 @pytest.mark.skipif(not RECORDED, reason="no recorded captures")
 def test_of_all_recorded_captures_only_those_of_both_ends_are_taps() -> None:
     """More than a thousand pairs, most of the same two hosts, with the same first commands after every login."""
-    traces: dict[Path, Trace] = {file: iscsitrace.read(file, tables=()) for file in RECORDED}
+    traces: dict[Path, TraceTables] = {file: iscsitrace.read(file, tables=()) for file in RECORDED}
     found, true = set(), set()
     for first, second in itertools.combinations(RECORDED, 2):
         recognition = recognise(traces[first].table, traces[second].table)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.taps import places
-from iscsitrace.taps.reading import TappedTrace, read_taps
+from iscsitrace.taps.reading import TappedTables, read_taps
 from tests.support.recordings import captures_folder
 
 US = 1_000
@@ -18,13 +18,13 @@ NEAR = sorted(captures_folder().glob("*.initiator.pcap*"))
 pytestmark = pytest.mark.skipif(not NEAR, reason="no recorded captures")
 
 
-def read_pair(near: Path) -> tuple[TappedTrace, dict[str, Any]]:
+def read_pair(near: Path) -> tuple[TappedTables, dict[str, Any]]:
     far = near.with_name(near.name.replace(".initiator.", ".target."))
     truth = json.loads((near.parent / f"{near.name.partition('.')[0]}.json").read_text())
     return read_taps({"target": far, "initiator": near}), truth
 
 
-def named(name: str) -> TappedTrace:
+def named(name: str) -> TappedTables:
     return read_pair(next(near for near in NEAR if near.name.startswith(name)))[0]
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main, own_process
 from iscsitrace.recording.file_names import ring_of
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps import inputs
 from iscsitrace.taps.at_once import read_each
 from iscsitrace.taps.related import groups
@@ -69,7 +69,7 @@ def test_two_taps_are_read_once_and_only_when_confined(tmp_path: Path, monkeypat
     sources = [str(SAMPLES / "loss-1-percent" / name) for name in ("capture.pcap.gz", "target.pcap.gz")]
     done: list[str] = []
 
-    def noted(*given: Any, **more: Any) -> list[Trace]:
+    def noted(*given: Any, **more: Any) -> list[TraceTables]:
         done.append("read")
         return read_each(*given, **more)
 

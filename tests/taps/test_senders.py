@@ -20,8 +20,8 @@ from bench.senders import TABLES, Errors, Known, end_of, errors, estimates, of_t
 from iscsitrace.events import derived
 from iscsitrace.lab import simulation
 from iscsitrace.measure.budget import of_sessions
-from iscsitrace.tables.trace import Trace
-from iscsitrace.taps.reading import TappedTrace, read_taps
+from iscsitrace.tables.trace import TraceTables
+from iscsitrace.taps.reading import TappedTables, read_taps
 from iscsitrace.taps.senders import Senders
 from tests.support.recordings import captures_folder
 from tests.support.runs import Runs
@@ -36,19 +36,19 @@ recorded = pytest.mark.skipif(not RECORDINGS, reason="no recorded captures")
 
 
 @cache
-def pair(name: str) -> tuple[TappedTrace, Recording]:
+def pair(name: str) -> tuple[TappedTables, Recording]:
     recording = RECORDINGS[name]
     return read_taps(recording.captures, tables=(*TABLES, "budget")), recording
 
 
-def views(trace: TappedTrace) -> dict[str, Trace]:
+def views(trace: TappedTables) -> dict[str, TraceTables]:
     """The joined tables, and those of each tap alone. Connections have the same numbers in these captures."""
     found = {"joined": trace} | {tap.name: tap.trace for tap in trace.tap_list}
     assert len({tuple(each.connections["initiator_port"]) for each in found.values()}) == 1
     return found
 
 
-def kernel_windows(trace: TappedTrace, sender: Sender, tap: str) -> Known | None:
+def kernel_windows(trace: TappedTables, sender: Sender, tap: str) -> Known | None:
     """The windows of a sender by tcp_probe, on the clock of a tap: that of a host is the clock of its tap."""
     known = sender.windows()
     is_near = tap != "target"
@@ -59,7 +59,7 @@ def kernel_windows(trace: TappedTrace, sender: Sender, tap: str) -> Known | None
     return Known(clock.on_a(known.time_ns) if is_near else known.time_ns + offset_ns, known.cwnd_bytes)
 
 
-def window_errors(trace: TappedTrace, recording: Recording) -> dict[tuple[int, bool], dict[str, Errors]]:
+def window_errors(trace: TappedTables, recording: Recording) -> dict[tuple[int, bool], dict[str, Errors]]:
     found: dict[tuple[int, bool], dict[str, Errors]] = {}
     ports = {row["initiator_port"]: row["connection"] for row in trace.connections.rows()}
     for sender in recording.senders:
@@ -136,7 +136,9 @@ def test_a_retransmission_has_the_frame_of_the_first_capture_that_has_it() -> No
         assert row["frame"] is None or at[row["frame"]] == row["stream_offset_bytes"]
 
 
-def wrong_and_right_ns(trace: TappedTrace, view: Trace, rows: list[dict[str, str]], connection: int) -> tuple[int, int]:
+def wrong_and_right_ns(
+    trace: TappedTables, view: TraceTables, rows: list[dict[str, str]], connection: int
+) -> tuple[int, int]:
     """Waits of the target's TCP in reads for a window, and whether the kernel's smaller window is the one named."""
     clock, back = trace.between(0, -1).clock, trace.between(0, -1).to_initiator
     times = clock.on_a(np.array([int(row["time"].replace(".", "")) * 1_000 for row in rows], dtype=np.int64))
@@ -195,12 +197,12 @@ def test_loss_recovery_is_when_the_kernel_recovers() -> None:
     assert found["joined"][1] <= 0.5 * found["initiator"][1]
 
 
-def target_service_ns(view: Trace) -> int:
+def target_service_ns(view: TraceTables) -> int:
     """In the busy time of all sessions."""
     return sum(each.parts_ns["target_service"] for each in of_sessions(view.budget).values())
 
 
-def busy_ns(view: Trace) -> int:
+def busy_ns(view: TraceTables) -> int:
     """The busy time of all sessions."""
     return sum(each.jobs_ns for each in of_sessions(view.budget).values())
 
@@ -246,7 +248,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("senders")
 
 
-def tapped(folder: Path, far: Fault, near: Fault | None = None, **options: Any) -> TappedTrace:
+def tapped(folder: Path, far: Fault, near: Fault | None = None, **options: Any) -> TappedTables:
     run(folder)
     made = {
         name: with_fault(folder / f"{side}.pcapng", folder / f"{name}.pcapng", fault)
@@ -255,7 +257,7 @@ def tapped(folder: Path, far: Fault, near: Fault | None = None, **options: Any) 
     return read_taps(made, tables=(*TABLES, "flights", "budget", "violations"), **options)
 
 
-def same(joined: Trace, alone: Trace) -> bool:
+def same(joined: TraceTables, alone: TraceTables) -> bool:
     return all(
         np.array_equal(joined.table(name).raw(column), alone.table(name).raw(column))
         for name in ("window", "retransmissions", "recoveries", "flights", "senders", "connections", "budget")

@@ -17,7 +17,7 @@ from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
     from iscsitrace.compare.agreement import Agreement
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 
 @click.command(cls=SectionedCommand, epilog="Example:  iscsitrace check --against tshark capture.pcapng")
@@ -120,7 +120,7 @@ def command(
         raise click.exceptions.Exit(EXIT_FINDING)
 
 
-def _kernel(capture_input: CaptureInput, trace: Trace) -> dict[str, Any] | None:
+def _kernel(capture_input: CaptureInput, trace: TraceTables) -> dict[str, Any] | None:
     """The estimates against TCP_INFO; None without samples. They take a second pass, so not over standard input."""
     if not (len(trace.tcp_info) or capture_input.tcp_info) or "-" in capture_input.sources:
         return None
@@ -164,7 +164,7 @@ def _tap_of(truth: dict[str, Any], capture_input: CaptureInput) -> str | None:
     return found
 
 
-def _compared(trace: Trace, truth: dict[str, Any], tap: str | None) -> Agreement:
+def _compared(trace: TraceTables, truth: dict[str, Any], tap: str | None) -> Agreement:
     from iscsitrace.compare import sample_truth
     from iscsitrace.compare.agreement import Tables, compare
 

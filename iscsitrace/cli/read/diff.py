@@ -11,7 +11,7 @@ from iscsitrace.cli.output import quiet, writes_text
 from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 _TCP_INFO = "Samples of a host's TCP_INFO of {}: a time and a line of ss -tinOH each; repeatable."
 
@@ -77,7 +77,7 @@ def command(
         show(diff.sections(traces, headlines, a, b, explanation, why_not, places))
 
 
-def _read(captures: CaptureInput, name: str) -> Trace:
+def _read(captures: CaptureInput, name: str) -> TraceTables:
     """One side; its captures are taps of the same traffic."""
     from iscsitrace.compare import sides
 

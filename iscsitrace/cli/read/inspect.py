@@ -13,7 +13,7 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.show.terminal import show
 
 if TYPE_CHECKING:
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 
 @click.command(cls=SectionedCommand, epilog="Example:  iscsitrace inspect --cycle 12 capture.pcapng")
@@ -48,7 +48,7 @@ def command(capture_input: CaptureInput, cycle: int | None, frame: int | None) -
     show(inspect.sections(pairs(rows, shown, frame), frame))
 
 
-def _pdus(trace: Trace, cycle: int | None, frame: int | None) -> list[dict[str, Any]]:
+def _pdus(trace: TraceTables, cycle: int | None, frame: int | None) -> list[dict[str, Any]]:
     pdus = trace.pdus
     if cycle is not None:
         if cycle >= len(trace.cycles):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from iscsitrace.plots.kind import Drawing
     from iscsitrace.plots.picture import PictureSize
     from iscsitrace.plots.subject import PlotSubject
-    from iscsitrace.tables.trace import Trace
+    from iscsitrace.tables.trace import TraceTables
 
 _PICTURES = ("png", "svg", "pdf")
 _XPLOT = "xpl"
@@ -188,7 +188,7 @@ def _check_output(path: Path, kind: str, inputs: Sequence[str], is_forced: bool)
     output_file.check(path, is_forced=is_forced, inputs=inputs)
 
 
-def _read(kind: str, capture_input: CaptureInput, cycles: range | None, path: Path | None) -> Trace:
+def _read(kind: str, capture_input: CaptureInput, cycles: range | None, path: Path | None) -> TraceTables:
     is_zoomed = cycles is not None or capture_input.time_from is not None or capture_input.time_to is not None
     tables = kinds.load(kind).tables
     if is_zoomed or _size(capture_input) <= _SMALL_BYTES:

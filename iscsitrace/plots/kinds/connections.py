@@ -22,7 +22,7 @@ from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
 from iscsitrace.plots.view import View, Zoom, picked_cycles
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 _FEWEST, _STEPS = 12, 120
 _COMMANDS = 4
@@ -192,7 +192,7 @@ def title(found: Connections) -> str:
     return "Connections, throughput, latency and fairness"
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> Connections:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> Connections:
     """The curves of a view; ``detail`` has no effect."""
     return compute(trace.cycles, trace.table("retransmissions"), view)
 

@@ -23,7 +23,7 @@ from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import DurationAxis, TimeAxis, duration, size
 from iscsitrace.plots.view import View, picked_cycles, seen_cycles
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 PHASES = ("request", "grant", "transfer", "service", "status_wait", "turnaround")
 """In order of time; a command has the phases of its operation."""
@@ -220,7 +220,7 @@ def _size(waterfall: Waterfall, row: int) -> str:
     return size(amount) if amount else ""
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> Waterfall:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> Waterfall:
     """The rows of a view; ``detail`` has no effect."""
     return compute(trace.cycles, waits.of_trace(trace.table), view)
 

@@ -23,7 +23,7 @@ from iscsitrace.relate.stories import Story
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Source, Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import cells
 from iscsitrace.wording.event_kinds import ERROR, INFO
 
@@ -229,12 +229,12 @@ def title(lanes: Lanes) -> str:
     return "What happened: sessions and their events"
 
 
-def view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+def view(trace: TraceTables, zoom: Zoom, origin_ns: int) -> View:
     """From the first packet of the sessions to the last."""
     return view_of(trace.table, zoom, origin_ns)
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> Lanes:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> Lanes:
     """The lanes of a view; ``detail`` has no effect."""
     return compute(partial(derived.table, trace), view)
 

@@ -20,9 +20,9 @@ from iscsitrace.plots.ladder_columns import NO_TIME, Ladder, LadderPackets, Midd
 from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.plots.view import View, Zoom
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps import crossings
-from iscsitrace.taps.reading import TappedTrace
+from iscsitrace.taps.reading import TappedTables
 from iscsitrace.wording.amounts import count
 from iscsitrace.wording.parts import BY_NAME
 
@@ -317,15 +317,15 @@ def _draw_stretches(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
             )  # fmt: skip
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> Ladder:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> Ladder:
     """The packets of a view; ``detail`` has no effect."""
-    between = crossings.of_connection(trace, view.connection) if isinstance(trace, TappedTrace) else None
+    between = crossings.of_connection(trace, view.connection) if isinstance(trace, TappedTables) else None
     return ladder_columns.compute(
         trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, view, between
     )  # fmt: skip
 
 
-def _view(trace: Trace, zoom: Zoom, origin_ns: int) -> View:
+def _view(trace: TraceTables, zoom: Zoom, origin_ns: int) -> View:
     """One connection during the requested commands, else during the slowest command."""
     if zoom.cycles is not None:
         return view_of_connection(trace, zoom, origin_ns)

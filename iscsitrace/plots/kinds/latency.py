@@ -25,7 +25,7 @@ from iscsitrace.plots.marks import Array, Series
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording.amounts import count
 
 BINS_TIME, BINS_LATENCY = (10, 80), (10, 40)
@@ -460,7 +460,7 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
     style.legend(axes, columns=6)
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> Latency:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> Latency:
     """The latencies of a view."""
     told = groups.of_trace(trace, detail.by) if detail.by else None
     return compute(trace.cycles, waits.of_trace(trace.table), view, detail, told)

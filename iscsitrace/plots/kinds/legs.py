@@ -19,7 +19,7 @@ from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording.amounts import count
 
 PARTS: Final = ("initiator", "network", "target", "held")
@@ -151,7 +151,7 @@ def title(legs: LegCurves) -> str:
     return f"Time of {count(legs.command_count, 'read or write', 'reads and writes')} by place"
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> LegCurves:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> LegCurves:
     """The legs of a view; ``detail`` has no effect."""
     return compute(trace.table("legs"), trace.cycles, view)
 

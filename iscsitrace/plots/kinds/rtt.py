@@ -20,7 +20,7 @@ from iscsitrace.plots.view import View
 from iscsitrace.tables.nulls import numbers_of
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording.amounts import count
 
 WINDOW_NS = 250_000_000
@@ -236,7 +236,7 @@ def title(found: RttCurves) -> str:
     return f"Round-trip time under load{whose}"
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> RttCurves:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> RttCurves:
     """The courses of a view."""
     return compute(trace.rtt, trace.connections, trace.senders, trace.retransmissions, view, detail)
 

@@ -21,7 +21,7 @@ from iscsitrace.plots.scales import ByteAxis, TimeAxis
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 SEGMENT_CLASSES = ("new", "retransmission", "reordered", "probe")
 """The classes drawn; copies come from the capture, and empty packets have no bytes to draw."""
@@ -374,7 +374,7 @@ def in_xplot(sequence: Sequence, title: str) -> Iterator[str]:
     yield "go"
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> Sequence:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> Sequence:
     """The curves of a view."""
     _, table = at_sender(trace, view)
     pdus = table("pdus") if "pdus" in trace.options["tables"] else None

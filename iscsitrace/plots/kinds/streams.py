@@ -27,7 +27,7 @@ from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct, first_rows, order_of, places_of, sums_of
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording.amounts import count, percent
 
 LIMIT = 5000
@@ -470,7 +470,7 @@ def title(streams: Streams) -> str:
     return f"{compared}: {len(streams.job.streams)} in parallel, Jain's fairness index {streams.job.jain:.3f}"
 
 
-def prepare(trace: Trace, seen: View, detail: Detail) -> Streams:
+def prepare(trace: TraceTables, seen: View, detail: Detail) -> Streams:
     """The streams of a view; of ``detail`` only the number of connections has an effect."""
     of_trace = jobs.find(trace.table, recognition.find(trace.table))
     fine = Detail(limit=LIMIT, top=detail.top)

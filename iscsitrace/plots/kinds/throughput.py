@@ -21,7 +21,7 @@ from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 
 _SECOND_NS = 1_000_000_000
 
@@ -214,7 +214,7 @@ def title(throughput: ThroughputCurves) -> str:
     return "Throughput, idle fraction and queue depth"
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> ThroughputCurves:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> ThroughputCurves:
     """The curves of a view; ``detail`` has no effect."""
     ends_ns = waits.of_trace(trace.table).ends_ns(trace.cycles)
     return compute(trace.segments, trace.cycles, trace.budget, steps.edges(view), view, ends_ns)

@@ -25,10 +25,10 @@ from iscsitrace.plots.steps import edges
 from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps import places
 from iscsitrace.taps.places import Place, TimePlaces
-from iscsitrace.taps.reading import TappedTrace
+from iscsitrace.taps.reading import TappedTables
 from iscsitrace.wording.amounts import percent
 from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.parts import PARTS as DRAWN_PARTS
@@ -288,9 +288,9 @@ def title(budget: BudgetCurves) -> str:
     return f"Time breakdown of {budget.added or f'connection {budget.view.connection}'}{by}"
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> BudgetCurves:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> BudgetCurves:
     """The shares of a view; of ``detail`` only the number of sessions and connections has an effect."""
-    by_place = places.verdicts(trace, (view.start_ns, view.end_ns)) if isinstance(trace, TappedTrace) else ()
+    by_place = places.verdicts(trace, (view.start_ns, view.end_ns)) if isinstance(trace, TappedTables) else ()
     told = None
     if detail.by is not None:
         told = groups.of_trace(trace, detail.by), waits.of_trace(trace.table).ends_ns(trace.cycles)

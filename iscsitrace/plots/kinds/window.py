@@ -19,7 +19,7 @@ from iscsitrace.plots.marks import Array, Series, Spans
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
 from iscsitrace.plots.view import View
 from iscsitrace.tables.table import Table, null_value
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording.amounts import percent
 
 _NULL = null_value("int64")
@@ -311,7 +311,7 @@ def in_xplot(window: Window, title: str) -> Iterator[str]:
     yield "go"
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> Window:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> Window:
     """The curves of a view."""
     return compute(trace.window, trace.retransmissions, trace.recoveries, trace.cycles, view, detail, trace.tcp_info)
 
