@@ -1,4 +1,5 @@
-"""Finds import circles: files that import each other, in the crates of core/ and in the package iscsitrace.
+"""Finds import circles: files that import each other, in the crates of core/ and in the package iscsitrace. Also finds
+class names that the package defines more than once: a reader would have to look which class is meant.
 
 An arrow goes from a file to the file that defines a name it uses. A circle is a set of files that can all reach each
 other along arrows; the check lists each circle with the imported names, and fails when there is one.
@@ -90,6 +91,16 @@ def python_arrows(package: Path) -> Arrows:
     return arrows
 
 
+def shared_names(package: Path) -> dict[str, list[Path]]:
+    """The names of several classes at the top of a package's modules, with the files of each."""
+    files: dict[str, list[Path]] = {}
+    for file in sorted(package.rglob("*.py")):
+        for node in ast.parse(file.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                files.setdefault(node.name, []).append(file)
+    return {name: found for name, found in sorted(files.items()) if len(found) > 1}
+
+
 def circles(arrows: Arrows) -> list[list[Path]]:
     """Sets of files that can all reach each other, of two or more (Tarjan's algorithm)."""
     index: dict[Path, int] = {}
@@ -128,12 +139,15 @@ def describe(circle: list[Path], arrows: Arrows, root: Path) -> str:
 
 
 def main(root: Path = ROOT) -> int:
-    """Prints every circle; returns 1 if there is one."""
+    """Prints every circle and every shared name; returns 1 if there is one."""
     count = 0
     for arrows in (rust_arrows(root / "core"), python_arrows(root / "iscsitrace")):
         for circle in circles(arrows):
             print(describe(circle, arrows, root))
             count += 1
+    for name, files in shared_names(root / "iscsitrace").items():
+        print(f"classes with the name {name}: {', '.join(str(file.relative_to(root)) for file in files)}")
+        count += 1
     return int(count > 0)
 
 

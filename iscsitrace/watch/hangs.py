@@ -38,7 +38,7 @@ NO_HANG: Final = Hang()
 
 
 def hang_of(now: Iterable[Mapping[str, Any]], at_ns: int) -> Hang:
-    """The hang of a connection, or of the connections of a session, from their rows of ``View.now``."""
+    """The hang of a connection, or of the connections of a session, from their rows of ``PassView.now``."""
     rows = list(now)
     if not any(len(row["begun_ns"]) for row in rows) and all(row["oldest_io_ns"] is None for row in rows):
         return NO_HANG

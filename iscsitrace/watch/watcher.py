@@ -404,7 +404,7 @@ def _parts(waited: Waits, groups: NDArray[Any]) -> dict[int, Waits]:
 
 
 def _now(view: PassView, past: Set[int]) -> Mapping[int, Mapping[str, Any]]:
-    """The rows of ``View.now`` by connection. No command is in flight where both sides closed the
+    """The rows of ``PassView.now`` by connection. No command is in flight where both sides closed the
     connection or one reset it, nor in a session that is past; the session may wait for the next one.
     """
     connections = view.trace.connections

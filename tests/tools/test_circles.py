@@ -1,4 +1,4 @@
-"""The check for import circles: small crates and packages with and without one."""
+"""The check for import circles and shared class names: small crates and packages with and without one."""
 
 from __future__ import annotations
 
@@ -191,3 +191,14 @@ def test_it_fails_when_there_is_a_circle(tmp_path: Path, capsys: pytest.CaptureF
     write(tmp_path, {"iscsitrace/b.py": "import iscsitrace.a"})
     assert main(tmp_path) == 1
     assert "iscsitrace/a.py -> iscsitrace/b.py: b" in capsys.readouterr().out
+
+
+def test_it_fails_when_two_classes_have_one_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inner = "class Other:\n    class Line: ...\n"
+    files = {"__init__.py": "", "a.py": "class Line: ...", "b.py": inner + "from iscsitrace.a import Line"}
+    root = write(tmp_path, {f"iscsitrace/{name}": text for name, text in files.items()} | {"core/one/src/lib.rs": ""})
+    assert main(root) == 0
+    assert capsys.readouterr().out == ""
+    write(root, {"iscsitrace/sub/c.py": "class Line(int): ..."})
+    assert main(root) == 1
+    assert capsys.readouterr().out == "classes with the name Line: iscsitrace/a.py, iscsitrace/sub/c.py\n"

@@ -23,7 +23,7 @@ _LIMIT_S = 30.0
 
 
 def row(begun_s: int | list[int] | None, oldest_io_s: int | None, progress_s: int | None) -> dict[str, Any]:
-    """A row of ``View.now``; a list of starts where several commands are in flight."""
+    """A row of ``PassView.now``; a list of starts where several commands are in flight."""
     begun = begun_s if isinstance(begun_s, list) else [] if begun_s is None else [begun_s]
     times = {"oldest_io_ns": oldest_io_s, "progress_ns": progress_s}
     return {
