@@ -153,7 +153,7 @@ class _Evidence:
     def side(self) -> str | None:
         """Whose side it points to; None where the packets cannot tell."""
         to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
-        if (to_target and to_initiator) or self._was_up(is_target=bool(to_target)):
+        if to_target and to_initiator:
             return "the path"
         if to_target or to_initiator:
             return f"the path or the {'target' if to_target else 'initiator'}"
@@ -194,19 +194,19 @@ class _Evidence:
         if to_target and to_initiator:
             yield (
                 f"TCP retransmitted in both directions ({to_target} packets to the target, {to_initiator} to the "
-                f"initiator): packets were lost on the path{how_long}."
+                f"initiator): packets were lost in both directions{how_long}."
             )
         elif to_target or to_initiator:
             side = "target" if to_target else "initiator"
             count = self._count(to_target or to_initiator)
             if self._was_up(is_target=bool(to_target)):
-                why = f", though packets of the {side} arrived: those to it were lost on the path"
+                why = f", though packets of the {side} arrived: those to it were lost on the path or dropped by it"
             else:
                 why = f": the path or the {side} was down"
             yield f"TCP retransmitted {count} to the {side} and got no ACK{why}{how_long}."
         elif len(self._for_nothing):
             count = wording.count(len(self._for_nothing), "packet")
-            yield f"TCP retransmitted {count} that had arrived: ACKs were lost on the path."
+            yield f"TCP retransmitted {count} that had arrived: their ACKs did not come back."
         elif not len(self.waiting):
             yield (
                 f"TCP retransmitted nothing, and no command passed the {self._tap}: the capture does not show which "

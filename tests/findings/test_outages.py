@@ -142,9 +142,10 @@ def test_a_target_whose_packets_arrive_was_up(sent_s: float, was_up: bool) -> No
     finding = found(told.diagnosis())
     assert finding
     said = "TCP retransmitted 3 packets to the target and got no ACK"
-    why = ", though packets of the target arrived: those to it were lost on the path."
+    why = ", though packets of the target arrived: those to it were lost on the path or dropped by it."
     assert f"{said}{why if was_up else ': the path or the target was down.'}" in finding.text
-    assert finding.points_to == ("the path" if was_up else "the path or the target")
+    # a host that is up may drop them
+    assert finding.points_to == "the path or the target"
 
 
 def test_a_needless_retransmission_points_nowhere() -> None:
@@ -162,7 +163,7 @@ def test_needless_retransmissions_in_the_middle_of_it_are_lost_acks() -> None:
     finding = found(told.diagnosis())
     assert finding
     # from 0.1 s to 8 s: one of them in the second half
-    assert "TCP retransmitted 1 packet that had arrived: ACKs were lost on the path." in finding.text
+    assert "TCP retransmitted 1 packet that had arrived: their ACKs did not come back." in finding.text
     assert finding.points_to == "the path"
     assert finding.advice[0].startswith("Find what dropped the packets")
 
@@ -296,7 +297,7 @@ def test_the_black_hole_of_a_kernel() -> None:
     assert abs((last - start) / 1e9 - 18.9) < 0.05
     assert ": 1 READ command waited." in finding.text
     # the SYN at 10.84 s was retransmitted 3 times, and the SYN-ACK came at 18.03 s
-    assert "those to it were lost on the path for at least 6.0 s and at most 13.2 s." in finding.text
+    assert "lost on the path or dropped by it for at least 6.0 s and at most 13.2 s." in finding.text
     said = "The new connection took 4 SYNs: the first, at 10.84 s, had no answer; a later one was answered at 18.03 s."
     assert said in finding.text
     assert 1823 in finding.frames
