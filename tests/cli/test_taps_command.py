@@ -15,6 +15,7 @@ from tests.support.runs import Run, Runs
 from tests.support.tap_captures import Fault, with_fault
 
 MS = 1_000_000
+SAMPLES = Path(__file__).parents[2] / "samples"
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +132,16 @@ def test_cycles_with_legs(run: Run) -> None:
     text = called("cycles", "--legs", "--top", 1, run.capture(), run.capture("target")).stdout
     assert "to initiator" in text
     assert "service" not in text
+
+
+def test_the_printed_parts_of_a_command_add_up_to_its_latency() -> None:
+    """A host's time is without what its TCP held: losses kept the target's data back, which the target had read."""
+    taps = [str(SAMPLES / "loss-1-percent" / name) for name in ("capture.pcap.gz", "target.pcap.gz")]
+    line = called("cycles", "--legs", "--top", 1, *taps).stdout.splitlines()[2]
+    latency, *parts = map(float, line.split()[6:13])
+    assert sum(parts) == pytest.approx(latency, abs=0.004)
+    # cycle 48: its data were read in 27 ms, and waited for 938 ms
+    assert (latency, parts[2], parts[5]) == (1000.728, 26.644, 937.632)
 
 
 def test_exported_legs_and_taps(run: Run, tmp_path: Path) -> None:
