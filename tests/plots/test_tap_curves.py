@@ -13,7 +13,7 @@ from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kind import view_of_commands, view_of_data_commands
 from iscsitrace.plots.kinds import legs, load, path
 from iscsitrace.plots.scales import duration
-from iscsitrace.plots.view import Zoom
+from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.trace import read
 from iscsitrace.taps.reading import TappedTables, read_taps
 
@@ -61,19 +61,27 @@ def test_delays_and_losses(trace: TappedTables) -> None:
     assert len(found.lost_to_initiator_ns) == 36
     assert (np.diff(found.to_target.times_ns) >= 0).all()
     for line, band in zip((found.to_target, found.to_initiator), found.bands, strict=True):
-        # the clocks leave open how both directions share it: the truth is above the points, and within the band
-        assert line.values.min() < 8 * MS < line.values.min() + found.unsure_ns
-        assert (np.nanmin(band.lows), np.nanmin(band.highs - band.lows)) == (line.values.min(), found.unsure_ns)
-        inside = (np.nanmin(band.lows) <= line.values) & (line.values + found.unsure_ns <= np.nanmax(band.highs))
-        assert inside.all()
+        # the clocks leave open how both directions share it: the truth is within the band
+        assert np.nanmin(band.lows) < 8 * MS < np.nanmin(band.highs)
+        assert (np.nanmin(band.lows) <= line.values).all()
+        assert (line.values <= np.nanmax(band.highs)).all()
+    clock = trace.networks[0].clock
+    assert found.unsure_ns == max(clock.high_ns - clock.offset_ns, clock.offset_ns - clock.low_ns)
     assert path.notes(found) == [
         f"both directions together take {duration(found.round_trip_ns)} or more: measured",
-        "the split between the directions is unknown: where one is longer by up to "
+        "the split between the directions is estimated: where one is longer by up to "
         f"{duration(found.unsure_ns)}, the other is shorter by as much; how a delay varies is measured",
     ]
     few = path.compute(trace.networks[0], ("host", "disk"), view, Detail(limit=10, columns=20))
     assert len(few.to_target) <= 80
     assert few.to_target.values.max() == found.to_target.values.max()
+
+
+def test_the_points_have_the_median_of_the_table(trace: TappedTrace) -> None:
+    (row,) = trace.taps.rows()
+    found = path.compute(trace.networks[0], ("host", "disk"), View(0, 0, 1 << 62), Detail(limit=1 << 30))
+    for line, name in ((found.to_target, "delay_a_to_b_p50_ns"), (found.to_initiator, "delay_b_to_a_p50_ns")):
+        assert np.quantile(line.values, 0.5, method="inverted_cdf") == row[name]
 
 
 def test_synchronised_clocks_leave_nothing_open() -> None:
