@@ -44,9 +44,10 @@ def test_every_session_is_shown_once(run: Run) -> None:
         assert "same traffic at 2 taps, from the initiator to the target: initiator.pcapng -> target" in result.stderr
 
 
-def test_the_diagnosis_names_the_captures_of_all_taps(run: Run) -> None:
+@pytest.mark.parametrize("command", ["diagnose", "summary"])
+def test_the_captures_of_all_taps_are_named(run: Run, command: str) -> None:
     ends = run.capture(), run.capture("target")
-    lines = called("diagnose", *reversed(ends)).stdout.splitlines()
+    lines = called(command, *reversed(ends)).stdout.splitlines()
     whose = "times and frame numbers are from the first capture"
     assert [line.partition(": ")[0] for line in lines[:4]] == [*map(str, ends), whose, ""]
 
