@@ -12,6 +12,7 @@ from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kind import view_of_commands, view_of_data_commands
 from iscsitrace.plots.kinds import legs, load, path
+from iscsitrace.plots.ladder_columns import lost_beyond
 from iscsitrace.plots.scales import duration
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.trace import read
@@ -96,6 +97,28 @@ def test_synchronised_clocks_leave_nothing_open() -> None:
         *("delay to the target", "delay to the initiator", "lost between the taps")
     ]
     assert not any(axes.patches for axes in figure.axes)
+
+
+def test_one_tap_tells_the_packets_that_were_lost_beyond_it(trace: TappedTrace) -> None:
+    """Those that the other capture lacks: netem dropped them."""
+    packets = trace.networks[0].packets
+    assert packets
+    lost = packets.losses.raw("frame")[packets.losses["verdict"] == "lost_in_network"]
+    kind = load("ladder")
+    for name, expected in (("target.pcap.gz", sorted(lost.tolist())), ("capture.pcap.gz", [])):
+        one = read(FOLDER / name, tables=kind.tables)
+        assert one.segments.raw("frame")[lost_beyond(one.segments, one.retransmissions)].tolist() == expected
+    one = read(FOLDER / "target.pcap.gz", tables=kind.tables)
+    found = kind.prepare(one, view_of_data_commands(one, Zoom(cycles=range(48, 49)), 0), Detail())
+    with style.applied():
+        figure = style.new_figure()
+        kind.draw(figure, found)
+    (axes,) = figure.axes
+    (crosses,) = [line for line in axes.lines if line.get_label() == "lost beyond the tap, retransmitted later"]
+    places = np.asarray(crosses.get_xdata())
+    assert len(places) == len(found.lost) > 0
+    # between the initiator and the tap at the target
+    assert np.allclose(places, found.columns[1].place / 2)
 
 
 @pytest.mark.parametrize("kind", ["legs", "path"])

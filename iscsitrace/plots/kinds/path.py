@@ -15,7 +15,7 @@ from iscsitrace.plots.kind import Kind
 from iscsitrace.plots.marks import Array, Series
 from iscsitrace.plots.scales import TimeAxis, duration
 from iscsitrace.plots.view import View
-from iscsitrace.tables.trace import Trace
+from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps.network import Delays, Network
 from iscsitrace.taps.reading import tapped
 
@@ -166,7 +166,7 @@ def title(path: PathCurves) -> str:
     return f"One-way delays between {path.names[0]} and {path.names[1]}"
 
 
-def prepare(trace: Trace, view: View, detail: Detail) -> PathCurves:
+def prepare(trace: TraceTables, view: View, detail: Detail) -> PathCurves:
     """The delays of a view, between the first tap and the last."""
     taps = tapped(trace)
     return compute(taps.between(0, -1), (taps.tap_list[0].name, taps.tap_list[-1].name), view, detail)
