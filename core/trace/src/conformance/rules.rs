@@ -283,7 +283,7 @@ rules! {
     L6 "6.2, 11.10" IT Warning
         "A text negotiation makes progress under one tag, as C, F and the Target Transfer Tag allow."
         "broke off a text negotiation: a wrong tag, F with C, or text before the other side was done";
-    L7 "13.14" IT Warning
+    L7 "13.14" IT Info
         "FirstBurstLength is at most MaxBurstLength."
         "sent a FirstBurstLength of {seen}, above its MaxBurstLength of {expected}";
 }
