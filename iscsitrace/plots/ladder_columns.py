@@ -115,7 +115,9 @@ class OneTap:
         passed = np.stack(self._passed(times, np.where(to_target, 1, -1)), axis=1)
         is_lost = np.zeros(len(times), dtype=bool) if self.resent is None else lost_beyond(segments, self.resent)
         kinds = {kind: which & ~is_lost for kind, which in kinds_of(segments).items()} | {"lost": is_lost}
-        return {kind: LadderPackets(passed[which & is_shown], to_target[which & is_shown]) for kind, which in kinds.items()}
+        return {
+            kind: LadderPackets(passed[which & is_shown], to_target[which & is_shown]) for kind, which in kinds.items()
+        }
 
     def pdu(self, time_ns: int, place: int, *, to_target: bool, offset_bytes: int) -> Times:
         """When the first byte (``place`` 0) or the last one (1) of a PDU passed each column."""
@@ -328,7 +330,7 @@ class Ladder:
     sizes: tuple[int | None, ...]
     middle: Middle | None = None
     lost: LadderPackets = field(default_factory=LadderPackets)
-    """LadderPackets that were lost between two taps, or beyond an only one: when they passed a tap, and were due beyond."""
+    """Packets that were lost between two taps, or beyond an only one: when they passed a tap, and were due beyond."""
     unseen: LadderPackets = field(default_factory=LadderPackets)
     """Packets that one capture lacks for another reason: its time is estimated."""
 

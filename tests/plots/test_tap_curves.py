@@ -78,7 +78,7 @@ def test_delays_and_losses(trace: TappedTables) -> None:
     assert few.to_target.values.max() == found.to_target.values.max()
 
 
-def test_the_points_have_the_median_of_the_table(trace: TappedTrace) -> None:
+def test_the_points_have_the_median_of_the_table(trace: TappedTables) -> None:
     (row,) = trace.taps.rows()
     found = path.compute(trace.networks[0], ("host", "disk"), View(0, 0, 1 << 62), Detail(limit=1 << 30))
     for line, name in ((found.to_target, "delay_a_to_b_p50_ns"), (found.to_initiator, "delay_b_to_a_p50_ns")):
@@ -99,7 +99,7 @@ def test_synchronised_clocks_leave_nothing_open() -> None:
     assert not any(axes.patches for axes in figure.axes)
 
 
-def test_one_tap_tells_the_packets_that_were_lost_beyond_it(trace: TappedTrace) -> None:
+def test_one_tap_tells_the_packets_that_were_lost_beyond_it(trace: TappedTables) -> None:
     """Those that the other capture lacks: netem dropped them."""
     packets = trace.networks[0].packets
     assert packets

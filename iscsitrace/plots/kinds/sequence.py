@@ -249,16 +249,16 @@ def draw(figure: Figure, sequence: Sequence) -> None:
     style.legend(strip, axes, strip)
 
 
-def joined(notes: Iterable[Note], view: View, most_bytes: float) -> list[Note]:
+def joined(notes: Iterable[Label], view: View, most_bytes: float) -> list[Label]:
     """The notes in order of time, with one text for those whose texts would overlap: ``FIN, RST``."""
     near_ns, near_bytes = _NOTE_NEAR * (view.end_ns - view.start_ns), _NOTE_NEAR * most_bytes
-    found: list[Note] = []
+    found: list[Label] = []
     for note in sorted(notes, key=lambda each: each.time_ns):
         last = found[-1] if found else None
         if last is None or note.time_ns - last.time_ns > near_ns or abs(note.value - last.value) > near_bytes:
             found.append(note)
         elif note.text not in last.text.split(", "):
-            found[-1] = Note(last.time_ns, last.value, f"{last.text}, {note.text}")
+            found[-1] = Label(last.time_ns, last.value, f"{last.text}, {note.text}")
     return found
 
 
