@@ -160,12 +160,19 @@ impl Gap<'_> {
         self.stop.state.is_window_full || self.is_near && is_too_long
     }
 
+    /// Whether the receiver's window had closed before a retransmission: there was more to send, or no room for what was
+    /// retransmitted. A small window has no room for a segment, but for a PDU without data.
+    fn was_closed(&self) -> bool {
+        let has_room = self.stop.room.is_some_and(|room| room >= i64::from(self.seen.length));
+        self.stop.state.is_window_full && (self.stop.has_more() || !has_room)
+    }
+
     /// What held the sender; none if it had nothing to send, or took its time.
     pub fn held(&self) -> Option<Held> {
         let before = &self.stop.state;
         let is_recovering = self.is_in_recovery || before.is_in_recovery;
         let by = |part: u8| Some(Held { part, needs_queue: false });
-        if self.is_retransmission() && before.is_window_full && !before.is_in_recovery {
+        if self.is_retransmission() && self.was_closed() && !before.is_in_recovery {
             // a probe of a full window, or of a slow receiver
             by(part::RECEIVE_WINDOW)
         } else if is_recovering || self.is_retransmission() {

@@ -259,6 +259,19 @@ fn a_retransmission_is_loss_recovery_unless_it_probes_a_full_window() {
 }
 
 #[test]
+fn a_small_window_holds_no_pdu_without_data_that_it_has_room_for() {
+    let again = |room: i64, left_of_pdu: Option<u32>| {
+        let mut pause = Pause::new();
+        (pause.next.class, pause.next.length) = (SegmentClass::Retransmission, 48);
+        (pause.first.left_of_pdu, pause.before.is_window_full) = (left_of_pdu, true);
+        let stop = Stop { room: Some(room), ..pause.stop() };
+        pause.gap(&stop).held().map(|held| held.part)
+    };
+    assert_eq!([again(48, None), again(47, None)], [Some(part::LOSS_RECOVERY), Some(part::RECEIVE_WINDOW)]);
+    assert_eq!(again(48, Some(9000)), Some(part::RECEIVE_WINDOW));
+}
+
+#[test]
 fn nothing_waits_for_a_retransmission_when_all_is_done() {
     let again = |is_done: bool| {
         let verdict = with(|pause| {
