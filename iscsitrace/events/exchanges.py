@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.events.batch import Batch, texts
 from iscsitrace.events.capture import ENDS, EventSource
-from iscsitrace.measure.lacking import may_lack_pdus
+from iscsitrace.measure.capture_health import may_lack_pdus
 from iscsitrace.measure.nops import awaited_until, is_late
 from iscsitrace.measure.violations import Violated, violated
 from iscsitrace.tables.nulls import known

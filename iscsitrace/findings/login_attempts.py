@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 
 from iscsitrace.findings.history import History
 from iscsitrace.findings.surroundings import Surroundings
-from iscsitrace.measure.lacking import may_lack_pdus
-from iscsitrace.relate.offers import do_not_agree
+from iscsitrace.measure.capture_health import may_lack_pdus
+from iscsitrace.measure.parameters import do_not_agree
 from iscsitrace.relate.resets import is_of_a_device
 from iscsitrace.wording import amounts as wording
 

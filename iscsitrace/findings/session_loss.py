@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from iscsitrace.findings.history import History, carries_io
 from iscsitrace.findings.login_attempts import Attempt, End, attempts, end_of
 from iscsitrace.findings.other_paths import retried
+from iscsitrace.measure.capture_health import may_lack_pdus
 from iscsitrace.measure.facts import Facts
-from iscsitrace.measure.lacking import may_lack_pdus
 from iscsitrace.relate import replacements
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.relate.replacements import LoginRequest

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.fit.cycle_waits import CycleWaits
-from iscsitrace.measure import pauses
+from iscsitrace.measure.busy import longest_pause_ns
 from iscsitrace.measure.spans import Commands, CycleSpans
 
 Array = NDArray[Any]
@@ -74,7 +74,7 @@ class Judgement:
         is_lossy = (self.parts["loss_recovery"] + self.parts["outage"] > 0) & ~is_incomplete
         has_reduced = self._any(of_tasks.raw("has_retransmission"))
         think = self.parts["initiator_think"]
-        has_pause = (think > pauses.longest_ns(think)) & ~is_incomplete & ~is_lossy
+        has_pause = (think > longest_pause_ns(think)) & ~is_incomplete & ~is_lossy
         # a loss at the end of a cycle lengthens what follows it: that is no pause of the program
         self.whole = ~(is_incomplete | has_pause)
         fine = self.whole & ~is_lossy

@@ -11,9 +11,9 @@ import numpy as np
 from iscsitrace.diagnosis.headline import broke, to_act_on
 from iscsitrace.diagnosis.subject import Subject
 from iscsitrace.measure import line, path, waits, workload
-from iscsitrace.measure import tap_position as tap
 from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.distribution import PERCENTILES, is_bound
+from iscsitrace.measure.path import tap_position
 from iscsitrace.measure.throughput import Throughput, measure, shares
 from iscsitrace.report import failure
 from iscsitrace.show import places
@@ -175,6 +175,6 @@ def _path(trace: TraceTables, connections: list[dict[str, Any]]) -> list[Fact]:
     rtts, found_ns = dict(zip(path.SIDES, found.rtts_ns[:, 0].tolist(), strict=True)), int(found.whole_ns[0])
     if found_ns < 0:
         return []
-    near = tap.position(rtts["initiator"], rtts["target"]) or ""
+    near = tap_position(rtts["initiator"], rtts["target"]) or ""
     where = {"initiator": "tap near the initiator", "target": "tap near the target"}.get(near, "tap between the hosts")
     return [Fact("RTT", wording.time(found_ns), f"minimum; {where}")]

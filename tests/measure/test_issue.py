@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.measure.issue import is_at_once
+from iscsitrace.measure.system_calls import is_at_once
 from tests.support.tables_by_hand import table
 
 

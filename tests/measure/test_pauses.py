@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.measure import pauses
+from iscsitrace.measure.busy import longest_pause_ns, longest_pauses_ns
 
 MS = 1_000_000
 
@@ -31,7 +31,7 @@ MS = 1_000_000
     ],
 )
 def test_the_longest_pause_within_a_run(lengths_ms: list[int], longest_ms: int) -> None:
-    assert pauses.longest_ns(np.array([*lengths_ms]) * MS) == longest_ms * MS
+    assert longest_pause_ns(np.array([*lengths_ms]) * MS) == longest_ms * MS
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from([0, 5, 9, 10, 11, 30, 99, 101, 500])), max_size=40))
@@ -42,4 +42,4 @@ def test_many_sets_of_pauses_against_a_percentile_of_each(drawn: list[tuple[int,
         own = pauses_ns[place == number] * MS
         usual = float(np.percentile(own, 75, method="lower")) if len(own) >= 3 else 0.0
         expected.append(max(100.0 * MS, 10 * usual))
-    assert pauses.longest_of_each(pauses_ns * MS, place, 6).tolist() == expected
+    assert longest_pauses_ns(pauses_ns * MS, place, 6).tolist() == expected

@@ -10,7 +10,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.measure import path, pauses
+from iscsitrace.measure import path
+from iscsitrace.measure.busy import longest_pauses_ns
 from iscsitrace.measure.data_commands import is_whole_transfer
 from iscsitrace.measure.intervals import furthest, union_lengths
 from iscsitrace.tables.nulls import numbers_of
@@ -147,7 +148,7 @@ def _split(rows: Array, begins: Array, ends: Array, connection: Array) -> tuple[
     after = np.flatnonzero(is_after)
     gaps = since[after] - reached[after - 1]
     place = np.searchsorted(firsts, after, side="right") - 1
-    after = after[gaps > pauses.longest_of_each(gaps, place, len(firsts))[place]]
+    after = after[gaps > longest_pauses_ns(gaps, place, len(firsts))[place]]
     if len(busy) < len(rows):
         has_run = np.isin(connection, connection[busy[firsts]])
         rows, begins, connection, is_busy = (each[has_run] for each in (rows, begins, connection, is_busy))
