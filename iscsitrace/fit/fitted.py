@@ -8,8 +8,8 @@ from math import sqrt
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
+from iscsitrace.model.cycle import legs
 from iscsitrace.model.estimate import Estimate
-from iscsitrace.model.legs import legs
 from iscsitrace.model.setting import Setting, Solicitation
 from iscsitrace.model.uncertainty import FittedPlace
 

@@ -7,12 +7,13 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from iscsitrace.fit import rates, robust
+from iscsitrace.fit import robust
+from iscsitrace.fit.robust import throughput_of_batches
 
 
 def test_the_rate_is_all_bytes_over_all_time() -> None:
     """400 bytes in 40 ns, not the mean of 20 and 6.7 bytes/ns; off by 100 and -100 bytes: one degree of freedom."""
-    found = rates.throughput(np.array([200, 200]), np.array([10, 30]))
+    found = throughput_of_batches(np.array([200, 200]), np.array([10, 30]))
     assert found.value == pytest.approx(10e9)
     half = 12.7062 * sqrt(2 * 100**2 * 2) / 40
     assert found.high == pytest.approx((10 + half) * 1e9)
@@ -21,7 +22,7 @@ def test_the_rate_is_all_bytes_over_all_time() -> None:
 
 
 def test_cycles_of_one_length_leave_no_doubt() -> None:
-    found = rates.throughput(np.full(50, 7), np.full(50, 2))
+    found = throughput_of_batches(np.full(50, 7), np.full(50, 2))
     assert (found.low, found.value, found.high) == (3.5e9, 3.5e9, 3.5e9)
 
 
@@ -40,7 +41,7 @@ def test_the_interval_has_the_truth_also_where_cycles_depend_on_each_other(memor
     held = held_alone = 0
     for _ in range(300):
         lengths = cycles(draw, 400, memory)
-        found = rates.throughput(np.full(400, 1_000.0), lengths)
+        found = throughput_of_batches(np.full(400, 1_000.0), lengths)
         held += found.low <= 10e9 <= found.high
         half = robust.student_975(399) * lengths.std(ddof=1) / 20
         held_alone += abs(lengths.mean() - 100) <= half

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.fit.left_out import apart
 from iscsitrace.fit.points import OfConnection, Point, Seen
-from iscsitrace.fit.sweep import Sweep, SweptCapture, sweeps
+from iscsitrace.fit.sweep import Sweep, SweptCapture, apart, sweeps
 from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting, Solicitation
 from iscsitrace.plots import sweep as sweep_curves
