@@ -1,4 +1,6 @@
-"""The network path of a session: its RTT, by its busiest connection, how sure that is, and where on it the tap is."""
+"""The network path of a session: its RTT, by its busiest connection, how sure that is, where on it the tap is, and
+whether a device on it sent a RST.
+"""
 
 from __future__ import annotations
 
@@ -143,3 +145,12 @@ def tap_position(rtt_to_initiator_ns: int | None, rtt_to_target_ns: int | None) 
     if share < NEAR_SHARE:
         return "initiator"
     return "target" if share > 1 - NEAR_SHARE else "between"
+
+
+def is_reset_of_a_device(own: Any, others: Any, last_ns: Any, rst_ns: Any) -> Any:
+    """Whether a device sent a RST in the name of a host: numbers, or an array of each.
+
+    ``own`` is its TTL and ``others`` that of the host's packets, the last of which was at ``last_ns``: a device is
+    nearer or farther, and the host knows nothing of the reset and goes on sending.
+    """
+    return (own != others) & (last_ns > rst_ns)

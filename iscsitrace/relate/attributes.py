@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.measure.data_commands import is_data_command
-from iscsitrace.relate import logical_units, volumes
-from iscsitrace.relate.volumes import Volumes
+from iscsitrace.relate import volumes
+from iscsitrace.relate.volumes import Volumes, ends_of_sessions
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct
 from iscsitrace.tables.table import Source
@@ -66,7 +66,7 @@ class Attributes:
         return self._by_session("target")
 
     def _by_session(self, name: str) -> Attribute:
-        ends = logical_units.ends(self._source)
+        ends = ends_of_sessions(self._source)
         labels: dict[str, int] = {}
         of_session = np.full(max(ends, default=-1) + 2, -1, dtype=np.int64)
         for number, each in ends.items():

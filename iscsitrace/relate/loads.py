@@ -14,8 +14,8 @@ from iscsitrace.measure.data_commands import is_operation
 from iscsitrace.measure.distribution import is_bound
 from iscsitrace.measure.intervals import Span, union_length
 from iscsitrace.measure.throughput import NANOSECONDS
-from iscsitrace.relate import volume_outages
 from iscsitrace.relate.attributes import Attributes
+from iscsitrace.relate.outages import NEEDED_OF_VOLUMES, outages_of_volumes
 from iscsitrace.relate.volumes import Volume, Volumes
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import rows_of_each
@@ -25,7 +25,7 @@ from iscsitrace.wording.status_classes import INFO
 
 Array = NDArray[Any]
 
-NEEDED: Final = volume_outages.NEEDED
+NEEDED: Final = NEEDED_OF_VOLUMES
 """Tables filled on request that this reads."""
 
 
@@ -111,7 +111,7 @@ class Loads:
         """The fields of a load that only volumes have."""
         if found is None:
             return []
-        outages = volume_outages.find(self._source, found)
+        outages = outages_of_volumes(self._source, found)
         return [{"volume": each, "outages": outages.get(each.number, ())} for each in found.all]
 
     def _load(self, label: str, rows: Array, more: dict[str, Any]) -> Load:

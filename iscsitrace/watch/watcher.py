@@ -15,7 +15,7 @@ from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.measure import budget, waits
 from iscsitrace.measure import capture_health as health
 from iscsitrace.measure.waits import Waits
-from iscsitrace.relate.replacements import over
+from iscsitrace.relate.stories import sessions_over
 from iscsitrace.tables.live_pass import Live, Pace, PassView
 from iscsitrace.tables.memory import Trimmer
 from iscsitrace.tables.numbers import grouped
@@ -210,7 +210,7 @@ class Watcher:
         length_ns = view.to_ns - view.from_ns
         budgets = budget.of_connections(trace.budget)
         kind = (length_ns, is_last, self.live.pace.is_reduced)
-        past = over(trace.sessions, view.from_ns, "refused")
+        past = sessions_over(trace.sessions, view.from_ns, "refused")
         quiet = self._quiet.update(view, budgets, kind) & self._lines.keys()
         quiet -= {
             number

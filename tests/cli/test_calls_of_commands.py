@@ -70,7 +70,7 @@ def test_twenty_mirrored_writes_are_printed_and_all_in_a_document(
     trace = {name: table(name) for name in ("connections", "sessions", "cycles")}
     read_as(SimpleNamespace(table=trace.__getitem__), monkeypatch)
     monkeypatch.setattr("iscsitrace.relate.mirrors.account.of_trace", lambda _: [])
-    arguments = told("iscsitrace.relate.mirrors.tables.largest_skews", f"mirrors {options} a.pcap")
+    arguments = told("iscsitrace.relate.mirrors.writes.largest_skews", f"mirrors {options} a.pcap")
     assert arguments[-1] == {"slower_ns": slower_ns, "top": top}
 
 
