@@ -20,23 +20,24 @@ from iscsitrace.tables.live_pass import Live, Pace, PassView
 from iscsitrace.tables.memory import Trimmer
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import SCHEMA_VERSION
-from iscsitrace.watch.distribution import Distribution
 from iscsitrace.watch.figures import (
+    NO_HANG,
     NO_LOAD,
     NOTHING,
+    Hang,
     IntervalLoad,
     Transport,
     WatchLine,
     busiest,
+    hang_of,
     load_of,
     loads_of,
     transports_of,
 )
 from iscsitrace.watch.findings import CurrentFindings, SessionFinding
-from iscsitrace.watch.hangs import NO_HANG, Hang, hang_of
 from iscsitrace.watch.meters import Meters
 from iscsitrace.watch.quiet import Quiet, is_closed
-from iscsitrace.watch.totals import Totals
+from iscsitrace.watch.totals import Distribution, Totals
 from iscsitrace.wording.cells import endpoint
 
 PATIENCE_S = 0.2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from iscsitrace.tables.rows import NumberedRows, Rows
+from iscsitrace.tables.partition import NumberedRows, Rows
 from tests.support.tables_by_hand import table
 
 COUNT = 3_000

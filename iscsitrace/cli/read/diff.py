@@ -52,7 +52,7 @@ def command(
     With the traffic of both at two taps or more, the median latencies are also compared by place: network, target and
     initiator's host.
     """
-    from iscsitrace.compare import by_place, differences, matching, sides
+    from iscsitrace.compare import by_place, differences, sides
     from iscsitrace.diagnosis import examination
     from iscsitrace.show import diff
 
@@ -66,8 +66,8 @@ def command(
         )
     ]
     found_a, found_b = (sides.sides_of(trace.table) for trace in traces)
-    a, b = matching.match(found_a, found_b, session_a, session_b)
-    why_not = matching.why_not(a, b)
+    a, b = sides.match(found_a, found_b, session_a, session_b)
+    why_not = sides.why_not(a, b)
     explanation = differences.explain(a.measured, b.measured) if a.measured and b.measured and not why_not else None
     headlines = [examination.examine_trace(trace).headline for trace in traces]
     places = by_place.compare(traces[0], traces[1], a.session, b.session)
