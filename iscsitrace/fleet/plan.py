@@ -13,7 +13,7 @@ from typing import Final
 from iscsitrace.fleet import history
 from iscsitrace.fleet.captures import Capture, Tap, in_order, listed
 from iscsitrace.fleet.history import CaptureRow, TapHistory
-from iscsitrace.fleet.places import DAY_NS, day_name
+from iscsitrace.fleet.rows import DAY_NS, day_name
 from iscsitrace.fleet.store import Manifest, TapStore
 
 TASK_BYTES: Final = 1 << 30

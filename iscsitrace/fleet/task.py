@@ -20,9 +20,8 @@ from iscsitrace.errors import CaptureUnreadable, InputInvalid
 from iscsitrace.fleet import history
 from iscsitrace.fleet.captures import Capture, in_unicode
 from iscsitrace.fleet.history import CaptureRow, TapHistory
-from iscsitrace.fleet.places import DAY_NS, CaptureOrder
 from iscsitrace.fleet.plan import Destination, Work
-from iscsitrace.fleet.rows import RowFiles
+from iscsitrace.fleet.rows import DAY_NS, CaptureOrder, RowFiles
 from iscsitrace.fleet.store import Manifest, Superseded, TapStore, state_name
 from iscsitrace.tables.ring_pass import CaptureRead, Period, RingPass
 from iscsitrace.tables.schema import DATASET_TABLES, ON_REQUEST, SCHEMA_VERSION

@@ -27,9 +27,7 @@ from iscsitrace.errors import InputInvalid, TrafficImpossible
 from iscsitrace.lab import actors, real_truth, run_files, truth_file
 from iscsitrace.lab.actors import Watch
 from iscsitrace.lab.faults import settings as fault_settings
-from iscsitrace.lab.faults import truth as fault_truth
-from iscsitrace.lab.faults.addresses import NAMESPACES
-from iscsitrace.lab.faults.fault import Fault
+from iscsitrace.lab.faults.fault import NAMESPACES, Fault, hits_of_link, truth_of_faults
 from iscsitrace.lab.faults.hosts import HostFaults
 from iscsitrace.lab.guard import guarding
 from iscsitrace.lab.interfaces import InterfacePlan, Pair
@@ -234,7 +232,7 @@ def _run_in_world(
     hits = [hit for target in targets for hit in target.log.pop("fault_hits", ())]
     hits += outcome.pop("fault_hits", ())
     for link in filter(None, (world.access, *world.paths)):
-        hits += fault_truth.of_link(link.log["link"])
+        hits += hits_of_link(link.log["link"])
     # a card that is down is the fault; what the link drops meanwhile only completes it
     of_hosts = {hit["fault"] for hit in host_faults.hits}
     hits = [*(hit for hit in hits if hit["fault"] not in of_hosts), *host_faults.hits]
@@ -246,7 +244,7 @@ def _run_in_world(
         "settings": {**without_secrets(settings), **described, "is_bypassed": programs.is_bypassed},
         "started_ns": started_ns,
         "ended_ns": ended_ns,
-        "faults": fault_truth.rows(programs.faults, hits, started_ns, ended_ns),
+        "faults": truth_of_faults(programs.faults, hits, started_ns, ended_ns),
         **outcome,
         **real_truth.of_links(world.access, world.paths),
         **real_truth.of_ends(samples[initiator], [samples[host] for host in others], targets),

@@ -24,7 +24,7 @@ from iscsitrace.lab.actors import RunningTarget, Watch
 from iscsitrace.lab.faults.fault import Fault, FaultImpossible
 from iscsitrace.lab.guests import faults, image, initiator, machine, targets
 from iscsitrace.lab.guests.evidence import recording
-from iscsitrace.lab.guests.hosts import Hosts
+from iscsitrace.lab.guests.faults import Hosts
 from iscsitrace.lab.guests.machine import Guest
 from iscsitrace.lab.namespaces import require_root
 from iscsitrace.lab.run_files import INITIATOR
