@@ -19,7 +19,7 @@ from iscsitrace.diagnosis.registry import PROBLEMS
 from iscsitrace.measure import busy, intervals, waits
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.grouping import session_of_stretches
-from iscsitrace.relate.attributes import HOUR_NS, Attributes, hour_label
+from iscsitrace.relate.loads import HOUR_NS, Attributes, hour_label
 from iscsitrace.relate.portals import written
 from iscsitrace.relate.stories import Story
 from iscsitrace.relate.volumes import ends_of_sessions

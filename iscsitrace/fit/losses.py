@@ -19,8 +19,8 @@ from iscsitrace.fit.points import Losses, Point
 from iscsitrace.fit.robust import throughput_of_batches
 from iscsitrace.measure import losses as recovered
 from iscsitrace.measure.spans import CycleSpans
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import CONGESTION_CONTROLS, Setting
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]

@@ -25,10 +25,10 @@ from iscsitrace.fit.paid import Paid
 from iscsitrace.fit.points import Fit, Point
 from iscsitrace.measure.line import Line
 from iscsitrace.model.cycle import legs
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.prediction import predict
 from iscsitrace.model.setting import Prediction
 from iscsitrace.model.transfer import line_ns
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]

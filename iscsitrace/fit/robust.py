@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.model.estimate import Estimate
+from iscsitrace.model.uncertainty import Estimate
 
 Array = NDArray[Any]
 

@@ -26,9 +26,9 @@ from iscsitrace.measure.line import Times
 from iscsitrace.measure.path import Path
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.spans import Commands, CycleSpans
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.prediction import predict
 from iscsitrace.model.setting import Setting
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.relate.mirrors import recognition
 from iscsitrace.relate.mirrors.recognition import Mirror
 from iscsitrace.tables.table import Source

@@ -22,7 +22,7 @@ from iscsitrace.wording import amounts, cells
 if TYPE_CHECKING:
     from iscsitrace.fit.points import Fit, Losses
     from iscsitrace.fit.rivalry import Rivalry
-    from iscsitrace.model.estimate import Estimate
+    from iscsitrace.model.uncertainty import Estimate
 
 POOR_CELL: Final = "poor"
 """Instead of a number of a model that does not describe a point."""

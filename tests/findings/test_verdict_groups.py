@@ -13,7 +13,7 @@ from iscsitrace.diagnosis import verdict_groups
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.diagnosis.verdict_groups import ELSEWHERE, Group, VerdictGroups
 from iscsitrace.findings import NEEDED
-from iscsitrace.relate.attributes import NAMES
+from iscsitrace.relate.loads import NAMES
 from tests.relate.test_volumes import NAA, Host
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session

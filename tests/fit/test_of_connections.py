@@ -10,7 +10,7 @@ import pytest
 from iscsitrace.fit.paid import throughput_of_each
 from iscsitrace.fit.points import OfConnection, Point
 from iscsitrace.fit.regression import fit
-from iscsitrace.model.estimate import Estimate
+from iscsitrace.model.uncertainty import Estimate
 from tests.fit.test_sweep import KIB, C, point
 from tests.support.tables_by_hand import MS
 

@@ -13,8 +13,8 @@ from iscsitrace.fit.fitted import from_document
 from iscsitrace.fit.points import Fit, Point, Seen
 from iscsitrace.fit.regression import _of_regression, _pooled, _rate, _scaled, fit
 from iscsitrace.measure.line import Line
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting, Solicitation
+from iscsitrace.model.uncertainty import Estimate
 from tests.support.tables_by_hand import MS
 
 exact = Estimate.exact

@@ -9,8 +9,8 @@ import pytest
 
 from iscsitrace.fit.points import OfConnection, Point, Seen
 from iscsitrace.fit.sweep import Sweep, SweptCapture, apart, sweeps
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting, Solicitation
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.show import model_fit as tables
 from iscsitrace.show.document import Grid

@@ -8,8 +8,8 @@ import pytest
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet.captures import Capture, Tap, taps_of
-from iscsitrace.fleet.plan import Destination, plan
 from iscsitrace.fleet.rows import DECLARED, columns_of
+from iscsitrace.fleet.task import Destination, plan
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support import rings
 
