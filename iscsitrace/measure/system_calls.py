@@ -20,7 +20,7 @@ from iscsitrace.tables.table import Table
 
 Array = NDArray[Any]
 
-AT_ONCE: Final = 0.1
+_AT_ONCE: Final = 0.1
 """Largest share of a group's time, from its first command to its last status, in which its initiator sends nothing
 before its last command: at least nine tenths of their delays are then shared."""
 
@@ -42,7 +42,7 @@ def is_at_once(cycles: Table, firsts: Array) -> Array:
     gaps[firsts] = 0
     ends = np.where(known(cycles, "status_ns"), cycles.raw("status_ns"), starts)
     lasted = np.maximum.reduceat(ends, firsts) - starts[firsts]
-    return np.asarray(np.add.reduceat(gaps, firsts) <= AT_ONCE * lasted)
+    return np.asarray(np.add.reduceat(gaps, firsts) <= _AT_ONCE * lasted)
 
 
 def _sent_ns(cycles: Table, starts: Array) -> Array:

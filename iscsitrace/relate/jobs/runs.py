@@ -26,7 +26,7 @@ from iscsitrace.tables.numbers import first_rows, order_of
 from iscsitrace.tables.table import Source
 
 Array = NDArray[Any]
-OF_THE_WORK: Final = 0.25
+_OF_THE_WORK: Final = 0.25
 """Share of the usual I/O size from which on a command is part of a run: smaller ones are metadata and remainders."""
 
 
@@ -184,7 +184,7 @@ def _measures(
     run = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(rows)))
     own = np.flatnonzero(is_write == of_writes[run])
     block_bytes = _usual(moved[own], run[own], len(firsts))
-    own = own[moved[own] >= OF_THE_WORK * block_bytes[run[own]]]
+    own = own[moved[own] >= _OF_THE_WORK * block_bytes[run[own]]]
     run, ends = run[own], ends[own]
     starts = first_rows(run)
     last_ns = np.maximum.reduceat(ends, starts)

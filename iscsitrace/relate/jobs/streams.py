@@ -22,17 +22,17 @@ from iscsitrace.tables.partition import ByConnection
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
 from iscsitrace.tables.table import NO_WORD, Source, Table, null_value
 
-WORTH: Final = 0.05
+_WORTH: Final = 0.05
 """Share of its time from which on waiting for a window is the cause of a slow stream."""
-SAME_PATH: Final = 1.5
+_SAME_PATH: Final = 1.5
 """Largest ratio of its RTT to that of the fastest stream for which a loss alone is the cause."""
-TIMEOUT_NS: Final = 190_000_000
+_TIMEOUT_NS: Final = 190_000_000
 """Silence beyond the RTT after which a timeout ended it: the usual minimum is 200 ms, and the timer of the sender
 started a little before the silence at the tap."""
-GROWN: Final = 2.0
+_GROWN: Final = 2.0
 """Ratio of a window to the one that slow start ended with from which on the next loss is a new cause: a loss halves it
 at most, so a smaller window is back where slow start left it."""
-AGAIN: Final = 2
+_AGAIN: Final = 2
 """Losses of a window that small which still belong to slow start; after more of them, they keep the window small."""
 
 WORDS: Final = {
@@ -178,7 +178,7 @@ class Evidence:
         """
         _, stretches = self._waited("loss_recovery", "outage")
         again = self._again
-        least_ns = TIMEOUT_NS + (self.run.path_ns or 0)
+        least_ns = _TIMEOUT_NS + (self.run.path_ns or 0)
         for row in stretches.rows(("time_first_ns", "time_last_ns", "frame")):
             first_ns, last_ns = row["time_first_ns"], row["time_last_ns"]
             if last_ns - first_ns >= least_ns and not any(first_ns <= each <= last_ns for each in known_ns):
@@ -199,9 +199,9 @@ class Evidence:
         for loss in self.losses:
             if loss.kind == "slow_start_exit":
                 exit_bytes = loss.pipe_bytes
-            is_small = bool(found) and found[-1] == "slow_start_exit" and loss.pipe_bytes < GROWN * exit_bytes
+            is_small = bool(found) and found[-1] == "slow_start_exit" and loss.pipe_bytes < _GROWN * exit_bytes
             again += is_small
-            is_still = loss.kind == "low_equilibrium" and is_small and again <= AGAIN
+            is_still = loss.kind == "low_equilibrium" and is_small and again <= _AGAIN
             found.append("slow_start_exit" if is_still else loss.kind)
         return found
 
@@ -218,12 +218,12 @@ class Evidence:
         """Why it is slower than the fastest stream; None where the packets do not show it."""
         window_ns, stretches = self._waited("receive_window")
         congestion_ns, _ = self._waited("congestion_window", "loss_recovery", "outage")
-        least_ns = WORTH * self.run.length_ns
+        least_ns = _WORTH * self.run.length_ns
         if window_ns >= max(least_ns, congestion_ns, 1):
             row = stretches.row(int((stretches.raw("time_last_ns") - stretches.raw("time_first_ns")).argmax()))
             return Cause("window", row["time_first_ns"], row["frame"])
         own_ns, other_ns = self.run.path_ns, fastest.path_ns
-        is_same_path = own_ns is not None and other_ns is not None and own_ns <= SAME_PATH * other_ns
+        is_same_path = own_ns is not None and other_ns is not None and own_ns <= _SAME_PATH * other_ns
         if not self.losses or not (congestion_ns >= least_ns or is_same_path):
             return None
         return self._of_losses()
