@@ -27,7 +27,7 @@ _AWAITED: Final = ("M1", "M2", "M5", "M6")
 """Rules whose violation makes the peer wait for what does not come, and then close the connection."""
 _AWAITED_NS: Final = 60_000_000_000
 """It waits no longer: time-outs of NOPs and logouts are 5 to 30 s."""
-_LOGIN: Final = ("L1", "L2", "L3", "L4", "L6", "M7")
+_LOGIN: Final = ("L1", "L2", "L3", "L4", "L6", "L7", "M7")
 """Rules whose violation ends a login."""
 
 _SOFTWARE: Final = {"initiator": "driver or software", "target": "firmware or software"}

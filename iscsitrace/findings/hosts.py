@@ -164,9 +164,8 @@ def _contrast(served: Mapping[str, Array]) -> str:
     )
     if slow_ns < HEALTHY_NS or slow_ns < CONTRAST * fast_ns:
         return ""
-    return (
-        f" {capital(slow)}s are slow, {fast}s are not: median {wording.time(slow_ns)} against {wording.time(fast_ns)}."
-    )
+    typical = f"typically {wording.time(slow_ns)} against {wording.time(fast_ns)}"
+    return f" {capital(slow)}s are slow, {fast}s are not: {typical}."
 
 
 def _no_service(basis: Basis) -> Iterator[Change]:

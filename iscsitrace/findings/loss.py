@@ -90,8 +90,8 @@ def _has_timeouts(case: Case) -> bool:
 
 LOSS: Final = Problem(
     name="loss",
-    meaning="The network loses packets, or passes none for less than a second (a black-out), and transfers stall until "
-    "TCP has retransmitted them.",
+    meaning="Packets are lost on the path or dropped by a host, or none passes for less than a second (a black-out), "
+    "and transfers stall until TCP has retransmitted them.",
     condition=f"Loss recovery takes at least {wording.percent(LOSS_SHARE)} of the I/O time, without recoveries of "
     "finding `ack_loss`. A warning if that, and waits for the congestion window after the first loss, take "
     f"{WORTH}, or recovery takes {wording.time(LEAST_COST_NS)}.",

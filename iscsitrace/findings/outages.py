@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -103,6 +103,22 @@ def _outages(history: History) -> Observation | None:
     )
 
 
+class _Unanswered(NamedTuple):
+    """Packets to the target without an answer, until it answered the SYN of a new connection."""
+
+    first_ns: int
+    last_ns: int
+    """The last one that is known to have had none."""
+    answer_ns: int
+    connection: dict[str, Any]
+    """The new one, a row of ``connections``."""
+
+    def in_words(self) -> str:
+        """``for at least 6.0 s and at most 13.2 s``: what follows upon it is the wait of TCP, and the login."""
+        least, most = wording.time(self.last_ns - self.first_ns), wording.time(self.answer_ns - self.first_ns)
+        return f"for at least {least} and at most {most}"
+
+
 class _Evidence:
     """What the packets show of one outage."""
 
@@ -137,7 +153,7 @@ class _Evidence:
     def side(self) -> str | None:
         """Whose side it points to; None where the packets cannot tell."""
         to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
-        if (to_target and to_initiator) or self._was_up(is_target=bool(to_target)):
+        if to_target and to_initiator:
             return "the path"
         if to_target or to_initiator:
             return f"the path or the {'target' if to_target else 'initiator'}"
@@ -174,22 +190,23 @@ class _Evidence:
     def facts(self) -> Iterator[str]:
         """What TCP and the NOPs show, as sentences."""
         to_target, to_initiator = self._retransmitted(to_target=True), self._retransmitted(to_target=False)
+        how_long = f" {self._unanswered.in_words()}" if self._unanswered else ""
         if to_target and to_initiator:
             yield (
                 f"TCP retransmitted in both directions ({to_target} packets to the target, {to_initiator} to the "
-                "initiator): packets were lost on the path."
+                f"initiator): packets were lost in both directions{how_long}."
             )
         elif to_target or to_initiator:
             side = "target" if to_target else "initiator"
             count = self._count(to_target or to_initiator)
             if self._was_up(is_target=bool(to_target)):
-                why = f", though packets of the {side} arrived: those to it were lost on the path"
+                why = f", though packets of the {side} arrived: those to it were lost on the path or dropped by it"
             else:
                 why = f": the path or the {side} was down"
-            yield f"TCP retransmitted {count} to the {side} and got no ACK{why}."
+            yield f"TCP retransmitted {count} to the {side} and got no ACK{why}{how_long}."
         elif len(self._for_nothing):
             count = wording.count(len(self._for_nothing), "packet")
-            yield f"TCP retransmitted {count} that had arrived: ACKs were lost on the path."
+            yield f"TCP retransmitted {count} that had arrived: their ACKs did not come back."
         elif not len(self.waiting):
             yield (
                 f"TCP retransmitted nothing, and no command passed the {self._tap}: the capture does not show which "
@@ -229,6 +246,30 @@ class _Evidence:
         lost = (each for each in losses(self.history) if each.lost_ns < last_ns)
         return next((each for each in lost if first_ns < max(each.lost_ns, each.login_ns or 0)), None)
 
+    @cached_property
+    def _unanswered(self) -> _Unanswered | None:
+        """Which packets to the target had no answer; None without a new connection, or where the old one had a RST."""
+        from_ns, loss = self.outage.from_ns, self._loss
+        again = self._again.select(self._again.raw("to_target"))
+        if loss is None or loss.login_ns is None or not len(again):
+            return None
+        target = self.history.connections_of[loss.session][0]["target_address"]
+        rows = [row for row in self.history.story.connections if row["target_address"] == target]
+        new = [row for row in rows if row["syn_ns"] is not None and from_ns < row["syn_ns"] < self.outage.to_ns]
+        answers = [(row["syn_ack_ns"] or row["rst_to_initiator_ns"], row) for row in new]
+        answer_ns, first = min(
+            ((at_ns, row) for at_ns, row in answers if at_ns), key=lambda each: each[0], default=(0, rows[0])
+        )
+        resets = [row["rst_to_initiator_ns"] for row in rows if row not in new]
+        if not answer_ns or any(at_ns is not None and from_ns < at_ns < answer_ns for at_ns in resets):
+            return None
+        originals = again.raw("original_ns")[known(again, "original_ns")]
+        sent = [*originals.tolist(), *again.raw("time_ns").tolist()]
+        sent += [row["time_last_to_target_ns"] for at_ns, row in answers if at_ns is None]
+        sent = [at_ns for at_ns in sent if at_ns is not None and from_ns <= at_ns < first["syn_ns"]]
+        sent += [first["syn_ns"]] if first["retransmitted_syns_to_target"] else []
+        return _Unanswered(min(sent), max(sent), answer_ns, first) if sent else None
+
     def end(self) -> Iterator[str]:
         """What became of the connection, and what ended the outage, as sentences."""
         outage, history, loss = self.outage, self.history, self._loss
@@ -242,6 +283,13 @@ class _Evidence:
             else:
                 yield f"{how.removesuffix('.')}; {again}." if again else how
             yield from loss.rebuilding.sentences()
+            found = self._unanswered
+            if found and (repeated := found.connection["retransmitted_syns_to_target"]):
+                syn, answer = (history.since_start(at_ns) for at_ns in (found.connection["syn_ns"], found.answer_ns))
+                yield (
+                    f"The new connection took {repeated + 1} SYNs: the first, at {syn}, had no answer; a later one was "
+                    f"answered at {answer}."
+                )
         if outage.is_over and loss is None:
             yield "I/O resumed on the same connection."
 
@@ -270,6 +318,8 @@ class _Evidence:
         yield from (self._again if len(self._again) else self._for_nothing).raw("frame")[:3].tolist()
         cycles = self.history.cycles
         ended = cycles.select(known(cycles, "status_ns") & (cycles.raw("status_ns") >= self.outage.to_ns))
+        if self._unanswered:
+            yield self._unanswered.connection["syn_frame"]
         if self.outage.is_over and len(ended):
             yield int(ended.raw("status_frame")[ended.raw("status_ns").argmin()])
 
@@ -286,7 +336,9 @@ IO_OUTAGE: Final = Problem(
     "storage was out of service.",
     condition="An outage (iscsitrace docs method 4) that did not begin with the loss of a connection.",
     evidence="The first commands that waited, the first retransmissions, and the first status after it. The cost is "
-    "its length, also across a new login.",
+    "its length, also across a new login. Packets to the target had no answer "
+    "at least until the first SYN of the new connection, if TCP retransmitted it, and at most until the answer to a "
+    "later one.",
     example="Session 0 had no I/O for 3.2 s, from 1.02 s to 4.26 s: 1 READ command waited. TCP retransmitted one "
     "packet 5 times to the target and got no ACK: the path or the target was down. I/O resumed on the same connection.",
     # the path fails for 3 s, or for as long as TCP takes for a loss

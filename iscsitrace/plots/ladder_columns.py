@@ -20,6 +20,7 @@ from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.waits import Waits
 from iscsitrace.plots.marks import Array
 from iscsitrace.plots.view import View, seen_cycles
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
 from iscsitrace.taps.crossings import NOT_SEEN, Between, Crossings
@@ -62,6 +63,23 @@ def kinds_of(segments: Table) -> dict[str, Array]:
     return {"data": is_payload & ~is_again, "again": is_again, "acks": ~is_payload}
 
 
+def lost_beyond(segments: Table, resent: Table) -> Array:
+    """Which packets of a connection were retransmitted later, and not without need: their first copies did not arrive.
+
+    ``resent`` are its rows of ``retransmissions``.
+    """
+    needed = resent.select(~resent.raw("is_spurious"))
+    originals = needed.raw("original_frame")[known(needed, "original_frame")]
+    last: dict[tuple[bool, int], int] = {}
+    names = ("to_target", "stream_offset_bytes", "frame")
+    for to_target, offset, frame in zip(*(needed.raw(name).tolist() for name in names), strict=True):
+        last[to_target, offset] = max(frame, last.get((to_target, offset), 0))
+    rows = zip(*(segments.raw(name).tolist() for name in names), strict=True)
+    is_repeated = [frame < last.get((to_target, offset), 0) for to_target, offset, frame in rows]
+    is_payload = segments.raw("payload_bytes") > 0
+    return np.asarray(is_payload & (np.isin(segments.raw("frame"), originals) | np.array(is_repeated, dtype=bool)))
+
+
 @dataclass(frozen=True)
 class OneTap:
     """A tap between two hosts, whose times are estimated by half of the least RTTs."""
@@ -70,13 +88,15 @@ class OneTap:
     """Of the RTT of the path, that on the initiator's side."""
     to_initiator_ns: int
     to_target_ns: int
+    resent: Table | None = None
+    """The rows of ``retransmissions`` of the connection."""
 
     @staticmethod
-    def of(connection: Mapping[str, Any]) -> OneTap | None:
+    def of(connection: Mapping[str, Any], resent: Table | None) -> OneTap | None:
         """Of a row of ``connections``; None where an RTT is not known."""
         both = connection["rtt_to_initiator_min_ns"], connection["rtt_to_target_min_ns"]
         share = path.initiator_share(*both)
-        return None if share is None else OneTap(share, both[0] // 2, both[1] // 2)
+        return None if share is None else OneTap(share, both[0] // 2, both[1] // 2, resent)
 
     @property
     def columns(self) -> tuple[LadderColumn, ...]:
@@ -93,9 +113,10 @@ class OneTap:
         times, to_target = segments.raw("time_ns"), segments.raw("to_target")
         is_shown = view.covers(times) & _outside(times, middle)
         passed = np.stack(self._passed(times, np.where(to_target, 1, -1)), axis=1)
+        is_lost = np.zeros(len(times), dtype=bool) if self.resent is None else lost_beyond(segments, self.resent)
+        kinds = {kind: which & ~is_lost for kind, which in kinds_of(segments).items()} | {"lost": is_lost}
         return {
-            kind: LadderPackets(passed[which & is_shown], to_target[which & is_shown])
-            for kind, which in kinds_of(segments).items()
+            kind: LadderPackets(passed[which & is_shown], to_target[which & is_shown]) for kind, which in kinds.items()
         }
 
     def pdu(self, time_ns: int, place: int, *, to_target: bool, offset_bytes: int) -> Times:
@@ -309,7 +330,7 @@ class Ladder:
     sizes: tuple[int | None, ...]
     middle: Middle | None = None
     lost: LadderPackets = field(default_factory=LadderPackets)
-    """Packets that the network lost between two taps: when they passed one of these, and were due at the other."""
+    """Packets that were lost between two taps, or beyond an only one: when they passed a tap, and were due beyond."""
     unseen: LadderPackets = field(default_factory=LadderPackets)
     """Packets that one capture lacks for another reason: its time is estimated."""
 
@@ -321,14 +342,16 @@ class Ladder:
 
 def compute(
     connections: Table, cycles: Table, segments: Table, pdus: Table, budget: Table, view: View,
-    between: Between | None = None,
+    between: Between | None = None, resent: Table | None = None,
 ) -> Ladder:  # fmt: skip
     """The diagram of the view's connection; InputInvalid without packets, or for a single tap without RTTs.
 
-    ``between`` has the packets of the connection at several taps, of which ``segments`` are those at the first.
+    ``between`` has the packets of the connection at several taps, of which ``segments`` are those at the first. With
+    ``resent``, the table of retransmissions, a single tap tells which packets were lost beyond it.
     """
     row = next(each for each in connections.rows() if each["connection"] == view.connection)
-    columns = Taps.of(between, row) if between else OneTap.of(row)
+    own = None if resent is None else resent.select(resent.raw("connection") == view.connection)
+    columns = Taps.of(between, row) if between else OneTap.of(row, own)
     if columns is None:
         raise InputInvalid(
             f"nothing to draw: the RTTs of connection {view.connection} are unknown, so the tap position is too"

@@ -65,7 +65,7 @@ def sections(
         start_ns = trace.start_ns
         each = zip(rows, _legs(trace, cycles), latencies.each(waited), strict=True)
         grid = table(_LEGS_COLUMNS, (_leg_line(*line, start_ns) for line in each))
-        yield Section("", (f"{inputs.zero_of_times(trace)}; legs: ms", grid))
+        yield Section("", (f"{inputs.zero_of_times(trace)}; legs: ms, which add up to the latency", grid))
     else:
         yield Section("", commands(trace, cycles, waited))
     if has_filter:
@@ -86,11 +86,17 @@ def _legs(trace: TraceTables, cycles: Table) -> list[dict[str, Any]]:
     return list(legs.select(cycles.raw("cycle").astype("int64")).rows(names))
 
 
+def _parts(legs: dict[str, Any]) -> dict[str, Any]:
+    """The legs with those of the hosts without what their TCP held, as the plot and the table by place have them."""
+    own = {f"{host}_ns": (legs[f"{host}_ns"], legs[f"{host}_held_ns"]) for host in ("initiator", "target")}
+    return legs | {name: None if None in times else times[0] - times[1] for name, times in own.items()}
+
+
 def _leg_line(row: dict[str, Any], legs: dict[str, Any], latency: str, start_ns: int) -> tuple[object, ...]:
     return (
         *(row["cycle"], cells.seconds(row["command_first_ns"] - start_ns), row["connection"], row["operation"]),
         *(cells.size(row["bytes"]), row["r2t_count"], latency),
-        *(cells.milliseconds(time_ns) for time_ns in legs.values()),
+        *(cells.milliseconds(time_ns) for time_ns in _parts(legs).values()),
         row["command_frame"],
     )
 

@@ -96,11 +96,10 @@ def _mirrors(trace: TraceTables) -> list[dict[str, Any]]:
 
 
 def sections(document: Mapping[str, Any], top: int, *, is_verbose: bool = False) -> Iterator[Section]:
-    """The document as text; with ``is_verbose`` the values that each side offered. Where there are more sessions than
-    ``top``, the busiest of them, and their connections.
+    """The document as text, without its inputs; with ``is_verbose`` the values that each side offered. Where there are
+    more sessions than ``top``, the busiest of them, and their connections.
     """
     busiest = _busiest(document, top)
-    yield inputs.section(document["input"], document["packet_count"])
     connections = [row for row in document["connections"] if row["is_iscsi"]]
     shown = _cut(connections, busiest)[:top]
     numbers = {row["connection"] for row in shown}

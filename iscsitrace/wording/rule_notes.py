@@ -407,5 +407,11 @@ NOTES: Final = {
         "A Text Request with another tag in the middle of a negotiation.",
         "Text in several PDUs with the C bit.",
     ),
+    "L7": RuleNote(
+        "a",
+        "The peer refuses the login, or does not expect as many unsolicited bytes of a command.",
+        "FirstBurstLength=262144 and MaxBurstLength=65536 in one Login Request.",
+        "Equal values of both.",
+    ),
 }
 """By rule."""

@@ -93,7 +93,7 @@ def test_findings_of_several_taps_are_declared() -> None:
         ("RTT", "round-trip time"),
         ("lost s", "time that the finding cost"),
         ("read % of line", "share of the line's rate"),
-        ("held by target's TCP", "its TCP held back"),
+        ("held by target's TCP", "the target's TCP held back"),
     ],
 )
 def test_short_words_of_tables_are_explained(name: str, meaning: str) -> None:

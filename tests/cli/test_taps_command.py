@@ -15,6 +15,7 @@ from tests.support.runs import Run, Runs
 from tests.support.tap_captures import Fault, with_fault
 
 MS = 1_000_000
+SAMPLES = Path(__file__).parents[2] / "samples"
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +44,10 @@ def test_every_session_is_shown_once(run: Run) -> None:
         assert "same traffic at 2 taps, from the initiator to the target: initiator.pcapng -> target" in result.stderr
 
 
-def test_the_diagnosis_names_the_captures_of_all_taps(run: Run) -> None:
+@pytest.mark.parametrize("command", ["diagnose", "summary"])
+def test_the_captures_of_all_taps_are_named(run: Run, command: str) -> None:
     ends = run.capture(), run.capture("target")
-    lines = called("diagnose", *reversed(ends)).stdout.splitlines()
+    lines = called(command, *reversed(ends)).stdout.splitlines()
     whose = "times and frame numbers are from the first capture"
     assert [line.partition(": ")[0] for line in lines[:4]] == [*map(str, ends), whose, ""]
 
@@ -131,6 +133,16 @@ def test_cycles_with_legs(run: Run) -> None:
     text = called("cycles", "--legs", "--top", 1, run.capture(), run.capture("target")).stdout
     assert "to initiator" in text
     assert "service" not in text
+
+
+def test_the_printed_parts_of_a_command_add_up_to_its_latency() -> None:
+    """A host's time is without what its TCP held: losses kept the target's data back, which the target had read."""
+    taps = [str(SAMPLES / "loss-1-percent" / name) for name in ("capture.pcap.gz", "target.pcap.gz")]
+    line = called("cycles", "--legs", "--top", 1, *taps).stdout.splitlines()[2]
+    latency, *parts = map(float, line.split()[6:13])
+    assert sum(parts) == pytest.approx(latency, abs=0.004)
+    # cycle 48: its data were read in 27 ms, and waited for 938 ms
+    assert (latency, parts[2], parts[5]) == (1000.728, 26.644, 937.632)
 
 
 def test_exported_legs_and_taps(run: Run, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ _SHORT = "MaxRecvDataSegmentLength=8192"
 _SHORT_READ = f"{_READ} --key {_SHORT}"
 _SHORT_ASKED = f"{_ASKED} --set target-key={_SHORT}"
 _BURSTS = "--key MaxBurstLength=8192 --key FirstBurstLength=8192"
+_EQUAL = "--key MaxBurstLength=65536 --key FirstBurstLength=65536"
 _QUIET = "--think-time 6s --bytes 128K"
 _PAUSES = "--think-time 1500ms"
 _LONG_READ = _READ.replace("512K", "2M")
@@ -194,6 +195,9 @@ CONVERSATIONS = (
         f"{_READ} --fault unreachable-portal",
         seen="iscsi.opcode == 0x24 && iscsi.targettransfertag != 0xffffffff",
     ),
+    # one burst holds a command of 32 KiB; the near misses have equal values
+    _i("L7", f"{_READ} {_EQUAL}", seen='iscsi.keyvalue == "FirstBurstLength=65537"'),
+    _t("L7", f"{_READ} {_EQUAL}", seen='iscsi.keyvalue == "MaxBurstLength=32768"'),
 )
 """Every rule of each side that can break it."""
 

@@ -9,6 +9,7 @@ import pytest
 from iscsitrace.plots import decimation
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kinds import sequence
+from iscsitrace.plots.marks import Label
 from iscsitrace.plots.view import View
 from tests.support.tables_by_hand import table
 
@@ -73,6 +74,13 @@ def test_each_class_has_its_bars_and_one_byte_is_drawn() -> None:
     }
     # the copy and the packet of the other direction count too
     assert found.packet_count == 8
+
+
+def test_notes_whose_texts_would_overlap_are_one() -> None:
+    notes = [Label(*each) for each in ((120, 10, "FIN"), (122, 11, "RST"), (123, 11, "RST"), (140, 11, "RST"))]
+    assert sequence.joined(reversed(notes), VIEW, 1_000) == [Label(120, 10, "FIN, RST"), Label(140, 11, "RST")]
+    # at another height
+    assert len(sequence.joined(notes, VIEW, 10)) == 3
 
 
 def test_syn_fin_and_rst_are_noted_at_their_offset() -> None:

@@ -12,8 +12,9 @@ from iscsitrace.plots import style
 from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kind import view_of_commands, view_of_data_commands
 from iscsitrace.plots.kinds import legs, load, path
+from iscsitrace.plots.ladder_columns import lost_beyond
 from iscsitrace.plots.scales import duration
-from iscsitrace.plots.view import Zoom
+from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.trace import read
 from iscsitrace.taps.reading import TappedTables, read_taps
 
@@ -61,19 +62,27 @@ def test_delays_and_losses(trace: TappedTables) -> None:
     assert len(found.lost_to_initiator_ns) == 36
     assert (np.diff(found.to_target.times_ns) >= 0).all()
     for line, band in zip((found.to_target, found.to_initiator), found.bands, strict=True):
-        # the clocks leave open how both directions share it: the truth is above the points, and within the band
-        assert line.values.min() < 8 * MS < line.values.min() + found.unsure_ns
-        assert (np.nanmin(band.lows), np.nanmin(band.highs - band.lows)) == (line.values.min(), found.unsure_ns)
-        inside = (np.nanmin(band.lows) <= line.values) & (line.values + found.unsure_ns <= np.nanmax(band.highs))
-        assert inside.all()
+        # the clocks leave open how both directions share it: the truth is within the band
+        assert np.nanmin(band.lows) < 8 * MS < np.nanmin(band.highs)
+        assert (np.nanmin(band.lows) <= line.values).all()
+        assert (line.values <= np.nanmax(band.highs)).all()
+    clock = trace.networks[0].clock
+    assert found.unsure_ns == max(clock.high_ns - clock.offset_ns, clock.offset_ns - clock.low_ns)
     assert path.notes(found) == [
         f"both directions together take {duration(found.round_trip_ns)} or more: measured",
-        "the split between the directions is unknown: where one is longer by up to "
+        "the split between the directions is estimated: where one is longer by up to "
         f"{duration(found.unsure_ns)}, the other is shorter by as much; how a delay varies is measured",
     ]
     few = path.compute(trace.networks[0], ("host", "disk"), view, Detail(limit=10, columns=20))
     assert len(few.to_target) <= 80
     assert few.to_target.values.max() == found.to_target.values.max()
+
+
+def test_the_points_have_the_median_of_the_table(trace: TappedTables) -> None:
+    (row,) = trace.taps.rows()
+    found = path.compute(trace.networks[0], ("host", "disk"), View(0, 0, 1 << 62), Detail(limit=1 << 30))
+    for line, name in ((found.to_target, "delay_a_to_b_p50_ns"), (found.to_initiator, "delay_b_to_a_p50_ns")):
+        assert np.quantile(line.values, 0.5, method="inverted_cdf") == row[name]
 
 
 def test_synchronised_clocks_leave_nothing_open() -> None:
@@ -88,6 +97,28 @@ def test_synchronised_clocks_leave_nothing_open() -> None:
         *("delay to the target", "delay to the initiator", "lost between the taps")
     ]
     assert not any(axes.patches for axes in figure.axes)
+
+
+def test_one_tap_tells_the_packets_that_were_lost_beyond_it(trace: TappedTables) -> None:
+    """Those that the other capture lacks: netem dropped them."""
+    packets = trace.networks[0].packets
+    assert packets
+    lost = packets.losses.raw("frame")[packets.losses["verdict"] == "lost_in_network"]
+    kind = load("ladder")
+    for name, expected in (("target.pcap.gz", sorted(lost.tolist())), ("capture.pcap.gz", [])):
+        one = read(FOLDER / name, tables=kind.tables)
+        assert one.segments.raw("frame")[lost_beyond(one.segments, one.retransmissions)].tolist() == expected
+    one = read(FOLDER / "target.pcap.gz", tables=kind.tables)
+    found = kind.prepare(one, view_of_data_commands(one, Zoom(cycles=range(48, 49)), 0), Detail())
+    with style.applied():
+        figure = style.new_figure()
+        kind.draw(figure, found)
+    (axes,) = figure.axes
+    (crosses,) = [line for line in axes.lines if line.get_label() == "lost beyond the tap, retransmitted later"]
+    places = np.asarray(crosses.get_xdata())
+    assert len(places) == len(found.lost) > 0
+    # between the initiator and the tap at the target
+    assert np.allclose(places, found.columns[1].place / 2)
 
 
 @pytest.mark.parametrize("kind", ["legs", "path"])

@@ -45,7 +45,8 @@ from iscsitrace.show.terminal import show
     "--legs",
     "has_legs",
     is_flag=True,
-    help="Of several taps: the time in both hosts and in both directions of the network, instead of phases.",
+    help="Of several taps: the time in both hosts, in both directions of the network, and held by TCP, instead of "
+    "phases.",
 )
 @click.option("--filter", "has_filter", is_flag=True, help="Add a Wireshark display filter for each command.")
 @writes_text

@@ -120,7 +120,8 @@ def command(
 
     Healthy: nothing is wrong. Limited: I/O is as fast as the path and the load let it be. Problem: something is wrong.
     Percentages are of the I/O time: reads and writes in flight, and the short pauses between them. It is split into
-    parts without overlap. Findings can overlap: each share is the most that its fix can save.
+    parts without overlap. Findings can overlap: each share is the most that its fix can save. Times are seconds after
+    the first packet, whose date is in the first line; `events --absolute` shows dates.
 
     Several captures are grouped by content: parts of one capture and taps of the same traffic are diagnosed together,
     unrelated captures each by itself, many below a table of their headlines (in JSON: groups, a document for each).

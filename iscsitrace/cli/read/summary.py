@@ -93,7 +93,7 @@ def _overview(ends: Sequence[tuple[Sequence[str], tuple[object, ...] | None, str
 
 def _summarised(part: CaptureInput, tables: Sequence[str], asked: _SummaryOptions) -> groups.GroupResult:
     trace = part.read(tables, loading=["iscsitrace.show.summary"])
-    from iscsitrace.show import summary
+    from iscsitrace.show import inputs, summary
 
     document = None
     sections: tuple[Section, ...] = ()
@@ -102,6 +102,7 @@ def _summarised(part: CaptureInput, tables: Sequence[str], asked: _SummaryOption
     else:
         document = summary.as_dict(trace, asked.names, asked.yardsticks)
         if not asked.is_json:
-            sections = tuple(summary.sections(document, asked.top, is_verbose=asked.is_verbose))
+            shown = summary.sections(document, asked.top, is_verbose=asked.is_verbose)
+            sections = (inputs.of_trace(trace), *shown)
     code = 0 if part.has_iscsi(trace) else EXIT_NO_ISCSI
     return groups.GroupResult(part.sources, code, document, summary.in_brief(trace), sections)

@@ -112,6 +112,10 @@ BREACHES: Final[Mapping[str, Mapping[str, str]]] = {
         "initiator": "Sends a Text Request with both F and C.",
         "target": "Sends a final Text Response with a Target Transfer Tag.",
     },
+    "L7": {
+        "initiator": "Offers a FirstBurstLength one above its MaxBurstLength.",
+        "target": "Answers MaxBurstLength with half of its FirstBurstLength.",
+    },
 }
 """What each side does that breaks a rule, by rule and side."""
 

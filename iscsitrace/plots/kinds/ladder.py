@@ -181,7 +181,7 @@ def _ways(ladder: Ladder, packets: LadderPackets, time: TimeAxis) -> list[list[t
 
 
 def _draw_lost(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
-    """Draws packets that the network lost, to the middle between the taps."""
+    """Draws packets that were lost, to the middle between the taps, or between an only tap and the receiver."""
     ways, ends = [], []
     for points, to_target in zip(_ways(ladder, ladder.lost, time), ladder.lost.to_target.tolist(), strict=True):
         # from the sender's tap, and from its host where that is estimated
@@ -192,7 +192,8 @@ def _draw_lost(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
         axes.add_collection(LineCollection(ways, colors=style.VERMILLION, linewidths=0.9, zorder=3))
         axes.plot(
             *zip(*ends, strict=True), linestyle="none", marker="X", markersize=8, color=style.VERMILLION,
-            markeredgecolor="white", markeredgewidth=0.6, label="lost between the taps", zorder=5,
+            markeredgecolor="white", markeredgewidth=0.6, zorder=5,
+            label="lost between the taps" if ladder.is_of_taps else "lost beyond the tap, retransmitted later",
         )  # fmt: skip
 
 
@@ -321,7 +322,7 @@ def prepare(trace: TraceTables, view: View, detail: Detail) -> Ladder:
     """The packets of a view; ``detail`` has no effect."""
     between = crossings.of_connection(trace, view.connection) if isinstance(trace, TappedTables) else None
     return ladder_columns.compute(
-        trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, view, between
+        trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, view, between, trace.retransmissions
     )  # fmt: skip
 
 
@@ -347,7 +348,7 @@ KIND = Kind(
     notes=notes,
     how_to_read="Time runs downwards; packets cross from one host to the other. Shaded spans are idle at the tap; the "
     "column on the right shows the time breakdown.",
-    tables=("segments", "pdus", "budget"),
+    tables=("segments", "pdus", "budget", "retransmissions"),
     has_timeline=False,
     view=_view,
     pictures=_pictures,

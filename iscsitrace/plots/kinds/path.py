@@ -39,11 +39,11 @@ class PathCurves:
     view: View
     names: tuple[str, str]
     to_target: Series
-    """Each delay is at least this long."""
+    """By the estimated offset of the clocks, as the medians of the table ``taps``."""
     to_initiator: Series
     unsure_ns: int
-    """So much longer every delay of one direction may be: what the bounds of the clocks leave open. The other
-    direction is shorter by as much: only the sum of both is measured.
+    """So much longer every delay of one direction may be, or shorter: what the bounds of the clocks leave open. The
+    other direction is shorter by as much, or longer: only the sum of both is measured.
     """
     round_trip_ns: int | None
     """The least delay of both directions together, which no clock has a part in; None where one has no packets."""
@@ -61,20 +61,16 @@ def compute(network: Network, names: tuple[str, str], view: View, detail: Detail
     if not len(out) and not len(back):
         raise InputInvalid("nothing to draw: no packet of the view passed both taps")
     # B's clock may be as far ahead as high_ns: then what reaches B was as much faster
-    surely = (
-        Series(out.times_ns, np.maximum(out.values - (clock.high_ns - clock.offset_ns), 0)),
-        Series(back.times_ns, np.maximum(back.values - (clock.offset_ns - clock.low_ns), 0)),
-    )
-    unsure_ns = clock.high_ns - clock.low_ns
+    ahead_ns, behind_ns = clock.high_ns - clock.offset_ns, clock.offset_ns - clock.low_ns
     lost_out, lost_back = (_lost(network, view, to_target=way) for way in (True, False))
     return PathCurves(
         view=view,
         names=names,
-        to_target=_thinned(surely[0], view, detail),
-        to_initiator=_thinned(surely[1], view, detail),
-        unsure_ns=unsure_ns,
+        to_target=_thinned(out, view, detail),
+        to_initiator=_thinned(back, view, detail),
+        unsure_ns=max(ahead_ns, behind_ns),
         round_trip_ns=int(out.values.min() + back.values.min()) if len(out) and len(back) else None,
-        bands=(_band(surely[0], unsure_ns, view), _band(surely[1], unsure_ns, view)),
+        bands=(_band(out, ahead_ns, behind_ns, view), _band(back, behind_ns, ahead_ns, view)),
         lost_to_target_ns=lost_out,
         lost_to_initiator_ns=lost_back,
     )
@@ -93,13 +89,13 @@ def _thinned(line: Series, view: View, detail: Detail) -> Series:
     return Series(line.times_ns[kept], line.values[kept])
 
 
-def _band(least: Series, unsure_ns: int, view: View) -> Band:
-    """From the least delay of each step to the greatest that it may be."""
+def _band(delays: Series, shorter_ns: int, longer_ns: int, view: View) -> Band:
+    """From the least that the delays of each step may be to the greatest."""
     edges = even_edges(view.start_ns, view.end_ns + 1, _STEPS)
-    place = np.searchsorted(edges, least.times_ns, side="right") - 1
+    place = np.searchsorted(edges, delays.times_ns, side="right") - 1
     lows, highs = np.full(len(edges) - 1, np.inf), np.full(len(edges) - 1, -np.inf)
-    np.minimum.at(lows, place, least.values)
-    np.maximum.at(highs, place, least.values + unsure_ns)
+    np.minimum.at(lows, place, np.maximum(delays.values - shorter_ns, 0))
+    np.maximum.at(highs, place, delays.values + longer_ns)
     is_empty = lows > highs
     lows[is_empty] = highs[is_empty] = np.nan
     return Band(edges, lows, highs)
@@ -132,11 +128,12 @@ def draw(figure: Figure, path: PathCurves) -> None:
         if path.unsure_ns:
             axes.stairs(
                 band.highs, time.of(band.edges_ns), baseline=band.lows, fill=True, color=style.GREY, alpha=0.22,
-                linewidth=0, label=f"up to {duration(path.unsure_ns)} more: the offset of the clocks is unknown",
+                linewidth=0,
+                label=f"up to {duration(path.unsure_ns)} more or less: the offset of the clocks is estimated",
             )  # fmt: skip
         axes.plot(
             time.of(delays.times_ns), delays.values, linestyle="none", marker=".", markersize=2, color=color,
-            label=f"delay {name}{', at least' if path.unsure_ns else ''}",
+            label=f"delay {name}",
         )  # fmt: skip
         if len(lost):
             axes.plot(
@@ -158,7 +155,7 @@ def notes(path: PathCurves) -> list[str]:
         found.append(f"both directions together take {duration(path.round_trip_ns)} or more: measured")
     if path.unsure_ns:
         found.append(
-            "the split between the directions is unknown: where one is longer by up to "
+            "the split between the directions is estimated: where one is longer by up to "
             f"{duration(path.unsure_ns)}, the other is shorter by as much; how a delay varies is measured"
         )
     return found

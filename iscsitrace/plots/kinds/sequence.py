@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,6 +28,8 @@ SEGMENT_CLASSES = ("new", "retransmission", "reordered", "probe")
 PDU_LIMIT = 400
 """PDUs in a view beyond which none is marked: the marks would hide the curves."""
 NOTE_LIMIT = 24
+_NOTE_NEAR = 0.03
+"""Notes whose texts would overlap are no further apart, as a share of the width and of the height."""
 _FIN, _SYN, _RST = 1, 2, 4
 _FLAGS = {_SYN: "SYN", _FIN: "FIN", _RST: "RST"}
 _NO_ACK = null_value("int64")
@@ -217,7 +219,8 @@ def draw(figure: Figure, sequence: Sequence) -> None:
     strip, axes = figure.subplots(2, 1, sharex=True, height_ratios=(1, 16))
     time = TimeAxis(sequence.view)
     values = [bars.highs for bars in sequence.segments.values()] + [sequence.acks.values]
-    places = ByteAxis(max((float(each.max()) for each in values if len(each)), default=0.0))
+    most = max((float(each.max()) for each in values if len(each)), default=0.0)
+    places = ByteAxis(most)
     _draw_lines(axes, sequence, time, places)
     for bars, label, letter in (
         (sequence.sacks, "SACK (S)", "$S$"),
@@ -233,7 +236,7 @@ def draw(figure: Figure, sequence: Sequence) -> None:
             time.of(marks.times_ns), places.of(marks.values), linestyle="none", marker=marker, markersize=4.5,
             color=style.BLUE, markerfacecolor="white", markeredgewidth=1.0, label=f"PDU start: {label}", zorder=4,
         )  # fmt: skip
-    for note in sequence.notes:
+    for note in joined(sequence.notes, sequence.view, most):
         is_late = note.time_ns > (sequence.view.start_ns + sequence.view.end_ns) // 2
         axes.annotate(
             note.text, (time.at(note.time_ns), places.at(note.value)), xytext=(-3 if is_late else 3, 5),
@@ -244,6 +247,19 @@ def draw(figure: Figure, sequence: Sequence) -> None:
     _limit(axes, sequence, places)
     command_strip.draw(strip, sequence.tasks, time)
     style.legend(strip, axes, strip)
+
+
+def joined(notes: Iterable[Label], view: View, most_bytes: float) -> list[Label]:
+    """The notes in order of time, with one text for those whose texts would overlap: ``FIN, RST``."""
+    near_ns, near_bytes = _NOTE_NEAR * (view.end_ns - view.start_ns), _NOTE_NEAR * most_bytes
+    found: list[Label] = []
+    for note in sorted(notes, key=lambda each: each.time_ns):
+        last = found[-1] if found else None
+        if last is None or note.time_ns - last.time_ns > near_ns or abs(note.value - last.value) > near_bytes:
+            found.append(note)
+        elif note.text not in last.text.split(", "):
+            found[-1] = Label(last.time_ns, last.value, f"{last.text}, {note.text}")
+    return found
 
 
 def notes(sequence: Sequence) -> list[str]:

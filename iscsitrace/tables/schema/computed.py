@@ -134,7 +134,7 @@ TAPS: Final = Declaration(
         column("clock_time_ns", "int64", "that time, on the clock of a", "ns"),
         column("clock_steps", "uint32", "times that one of the clocks was set during the captures", source="method 14"),
         column("drift_ppm", "float64", "drift of the clock of b against that of a at that time", "ppm", source="method 14"),
-        column("delay_a_to_b_p50_ns", "int64", "median one-way delay", "ns", null=True, source="method 14"),
+        column("delay_a_to_b_p50_ns", "int64", "median one-way delay, by the estimated clock offset", "ns", null=True, source="method 14"),
         column("delay_b_to_a_p50_ns", "int64", "the same to the initiator", "ns", null=True, source="method 14"),
         column("lost_a_to_b_packets", "uint64", "packets lost between the taps, to the target", "packets", null=True, source="method 14"),
         column("lost_b_to_a_packets", "uint64", "the same to the initiator", "packets", null=True, source="method 14"),

@@ -5,6 +5,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use iscsitrace_wire::bhs::LENGTH_BYTES;
+use iscsitrace_wire::text::numeric;
 use serde::{Deserialize, Serialize};
 
 use crate::occurrence::{Hits, Occurrence, When};
@@ -126,6 +127,13 @@ pub(super) fn with_key(text: &[u8], key: &str, value: impl FnOnce(&[u8]) -> Opti
         }
     }
     Some(pairs.join(&0))
+}
+
+/// The number that a text has for a key.
+pub(super) fn number_of(text: &[u8], key: &str) -> Option<u64> {
+    let name = [key.as_bytes(), b"="].concat();
+    let value = text.split(|byte| *byte == 0).find_map(|pair| pair.strip_prefix(&*name))?;
+    numeric(std::str::from_utf8(value).ok()?)
 }
 
 #[cfg(test)]

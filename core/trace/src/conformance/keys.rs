@@ -1,8 +1,8 @@
-//! The keys of a login as the pass takes them: choices, values and results; rules L2 to L4.
+//! The keys of a login as the pass takes them: choices, values and results; rules L2 to L4, and L7.
 //!
-//! Of the values nothing is kept.
+//! Of the values only the two burst lengths are kept.
 
-use iscsitrace_wire::key::{Group, KEYS, Key, RESERVED_VALUES, ResultFunction, Use, Value};
+use iscsitrace_wire::key::{Group, KEYS, Key, OperationalKey, RESERVED_VALUES, ResultFunction, Use, Value};
 use iscsitrace_wire::text;
 use serde::{Deserialize, Serialize};
 
@@ -16,6 +16,10 @@ pub(crate) struct JudgedText {
     pub(super) broken: Vec<(Rule, usize)>,
     /// Keys that were not sent before.
     pub(super) new_keys: usize,
+    /// Its FirstBurstLength.
+    first_burst: Option<u64>,
+    /// Its MaxBurstLength.
+    max_burst: Option<u64>,
     /// Whether not all of it was kept.
     pub(crate) is_cut: bool,
 }
@@ -25,6 +29,20 @@ impl JudgedText {
     pub(crate) fn note(&mut self, said: Said<'_>, side: Side, is_further: bool) {
         self.new_keys += usize::from(said.is_new);
         self.broken.extend(broken_rule(said, side, is_further));
+        match said.key {
+            Some(place) if place == OperationalKey::FirstBurstLength as usize => {
+                self.first_burst = text::numeric(said.value);
+            }
+            Some(place) if place == OperationalKey::MaxBurstLength as usize => {
+                self.max_burst = text::numeric(said.value);
+            }
+            _ => {}
+        }
+    }
+
+    /// Its FirstBurstLength and MaxBurstLength, if the first is above the second.
+    pub(super) fn bursts_out_of_order(&self) -> Option<(u64, u64)> {
+        self.first_burst.zip(self.max_burst).filter(|(first, most)| first > most)
     }
 }
 

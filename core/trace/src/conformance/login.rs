@@ -1,4 +1,4 @@
-//! Logins and text rounds: stages, unanswered keys, tags; rules L1, L4 and L6. L2 and L3 are `keys`, L5 is
+//! Logins and text rounds: stages, unanswered keys, tags; rules L1, L4 and L6. L2, L3 and L7 are `keys`, L5 is
 //! `iscsi/session/rivals`.
 //!
 //! A login is judged only from its first PDU on, without a hole. The pass keeps its keys.
@@ -78,6 +78,9 @@ impl Seen {
         self.is_continued[own] = pdu.bhs().is_continue() == Some(true);
         for &(rule, place) in &keys.judged.broken {
             sight.report(Found::new(rule, side, at).only_seen(place as u64));
+        }
+        if let Some((first, most)) = keys.judged.bursts_out_of_order() {
+            sight.report(Found::new(Rule::L7, side, at).seen(first, most));
         }
         true
     }
@@ -313,6 +316,17 @@ mod tests {
         talk.send(login_request(1, 3), &bytes("InitiatorName=iqn.i|SessionType=Discovery|MaxConnections=4|"));
         talk.send(login_response(1, 3, 499), b"");
         assert_eq!(talk.found(), [], "irrelevant in a discovery session");
+    }
+
+    #[test]
+    fn a_first_burst_is_within_a_burst() {
+        let bursts = |first, most| format!("FirstBurstLength={first}|MaxBurstLength={most}|");
+        let equal = bursts(65536, 65536);
+        assert_eq!(exchanged(&equal, &equal), []);
+        assert_eq!(exchanged(&bursts(65537, 65536), &equal), [(Rule::L7, Side::Initiator, 1)]);
+        assert_eq!(exchanged(&equal, &bursts(65536, 32768)), [(Rule::L7, Side::Target, 2)]);
+        // each key may be offered without the other
+        assert_eq!(exchanged("MaxBurstLength=512|", "MaxBurstLength=512|"), []);
     }
 
     #[test]

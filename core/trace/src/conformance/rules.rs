@@ -178,13 +178,13 @@ rules! {
     D2 "13.10, 11.3.1" I Warning
         "Unsolicited Data-Out are sent only if InitialR2T=No was agreed, behind a command without the F bit."
         "sent an unsolicited Data-Out that was not allowed";
-    D3 "13.14" I Warning
+    D3 "11.7.1, 13.14" I Warning
         "Unsolicited data of a command are at most FirstBurstLength."
         "sent {seen} bytes unsolicited; FirstBurstLength is {expected}";
     D4 "11.7.1" I Error
         "The last Data-Out of a burst has the F bit."
         "sent the last Data-Out of a burst without the F bit: the target waits for more";
-    D5 "13.13" T Warning
+    D5 "11.8.3, 13.13" T Warning
         "An R2T asks for at most MaxBurstLength."
         "asked for {seen} bytes in an R2T; MaxBurstLength is {expected}";
     D6 "11.8.3" T Error
@@ -193,7 +193,7 @@ rules! {
     D7 "11.8" T Error
         "An R2T does not ask for bytes that came, or are due, unsolicited or for another R2T."
         "asked again for {seen} bytes that were sent or due";
-    D8 "13.17" T Warning
+    D8 "11.8, 13.17" T Warning
         "At most MaxOutstandingR2T R2Ts of a command are open."
         "had {seen} R2Ts open; MaxOutstandingR2T is {expected}";
     D9 "11.7.6, 11.8.3" I Error
@@ -211,7 +211,7 @@ rules! {
     D13 "11.3.4" T Error
         "Data-In lie within the Expected Data Transfer Length."
         "sent data up to {seen}; the command has {expected}";
-    D14 "13.13" T Warning
+    D14 "11.7.1, 13.13" T Warning
         "A sequence of Data-In has the F bit at MaxBurstLength at the latest."
         "sent {seen} bytes of Data-In without the F bit; MaxBurstLength is {expected}";
     D15 "11.7.3" T Error
@@ -283,6 +283,9 @@ rules! {
     L6 "6.2, 11.10" IT Warning
         "A text negotiation makes progress under one tag, as C, F and the Target Transfer Tag allow."
         "broke off a text negotiation: a wrong tag, F with C, or text before the other side was done";
+    L7 "13.14" IT Info
+        "FirstBurstLength is at most MaxBurstLength."
+        "sent a FirstBurstLength of {seen}, above its MaxBurstLength of {expected}";
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use iscsitrace_wire::serial::SerialNumber;
 use serde::{Deserialize, Serialize};
 
 use super::task::{Command, Direction};
-use crate::protocol::breach::{Breaches, change, with_key};
+use crate::protocol::breach::{Breaches, change, number_of, with_key};
 use crate::protocol::keys::Parameters;
 
 /// What an initiator does that it must not.
@@ -71,6 +71,8 @@ pub enum InitiatorRule {
     L4,
     /// A Text Request has both F and C.
     L6,
+    /// FirstBurstLength is offered one above MaxBurstLength.
+    L7,
 }
 
 const FINAL: u8 = 0x80;
@@ -114,6 +116,11 @@ impl Breaches<InitiatorRule> {
         }
         let twice = with_key(&text, "MaxBurstLength", |value| Some([value, b"\0MaxBurstLength=", value].concat()));
         if let Some(changed) = twice.filter(|_| self.breaks(InitiatorRule::L4)) {
+            text = changed;
+        }
+        let above = number_of(&text, "MaxBurstLength").map(|most| (most + 1).to_string().into_bytes());
+        let longer = with_key(&text, "FirstBurstLength", |_| above);
+        if let Some(changed) = longer.filter(|_| self.breaks(InitiatorRule::L7)) {
             text = changed;
         }
         text

@@ -5,7 +5,7 @@ use iscsitrace_wire::opcode::Opcode;
 
 use super::output::{StatSn, Stream};
 use super::rule::TargetRule;
-use crate::protocol::breach::{Breaches, change, with_key};
+use crate::protocol::breach::{Breaches, change, number_of, with_key};
 use crate::protocol::keys::Parameters;
 
 const FINAL: u8 = 0x80;
@@ -54,6 +54,10 @@ impl Breaches<TargetRule> {
         }
         let without = with_key(&text, "MaxOutstandingR2T", |_| None);
         if let Some(changed) = without.filter(|_| self.breaks(TargetRule::L4)) {
+            text = changed;
+        }
+        let half = number_of(&text, "FirstBurstLength").map(|first| (first / 2).to_string().into_bytes());
+        if let Some(changed) = with_key(&text, "MaxBurstLength", |_| half).filter(|_| self.breaks(TargetRule::L7)) {
             text = changed;
         }
         text

@@ -85,4 +85,6 @@ pub enum TargetRule {
     L4,
     /// A final Text Response has a Target Transfer Tag.
     L6,
+    /// MaxBurstLength is answered with half of FirstBurstLength.
+    L7,
 }
