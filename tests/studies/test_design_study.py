@@ -14,7 +14,8 @@ from matplotlib.patches import Rectangle
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.settings import structs as settings
-from iscsitrace.plots import budget_bars, style
+from iscsitrace.plots import style
+from iscsitrace.plots.experiment import draw_bars
 from iscsitrace.studies import (
     charts,
     definition,
@@ -285,7 +286,7 @@ def test_tables_and_bars_show_the_limiting_part(study: tuple[Definition, Results
     ]
     drawn = Figure()
     with style.applied():
-        budget_bars.draw(drawn, bars)
+        draw_bars(drawn, bars)
     tops = [
         max(patch.get_y() + patch.get_height() for patch in axes.patches if isinstance(patch, Rectangle))
         for axes in drawn.axes
