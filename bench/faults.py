@@ -25,7 +25,7 @@ from click.testing import CliRunner
 
 from bench.process import machine
 from iscsitrace.cli import main as command
-from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
+from iscsitrace.lab.faults.fault import NAMESPACES, SIMULATED
 from tests.support.fault_runs import COMMANDS, FAULTS, NEAR_MISSES, SETTINGS, TAPS, Run, wrong
 from tests.support.lab import going_first
 

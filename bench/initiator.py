@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.process import FOLDER, machine
-from iscsitrace.lab import initiators, peers, traffic
+from iscsitrace.lab import peers, traffic
+from iscsitrace.lab.actors import iscsi_perf
 from iscsitrace.lab.places import HERE
 
 LUN_BYTES = 256 << 20
@@ -80,7 +81,7 @@ def by_iscsi_perf(url: str) -> Reader:
     """Reads from this URL by libiscsi's initiator."""
 
     def read(block_size: int, queue_depth: int, seconds: int) -> float:
-        measured = initiators.iscsi_perf(
+        measured = iscsi_perf(
             HERE,
             url,
             queue_depth=queue_depth,

@@ -17,10 +17,9 @@ from typing import Any
 from bench.process import machine
 from iscsitrace.lab import traffic
 from iscsitrace.model.bounds import loss_window_bytes
-from iscsitrace.model.bursts import first_burst_bytes
 from iscsitrace.model.prediction import grid, predict
 from iscsitrace.model.setting import Prediction, Setting, Solicitation
-from iscsitrace.model.transfer import BASIC_HEADER_BYTES, rate_of_line
+from iscsitrace.model.transfer import BASIC_HEADER_BYTES, first_burst_bytes, rate_of_line
 
 MS = 1_000_000
 RATE_BPS = 320_000_000

@@ -28,7 +28,7 @@ from iscsitrace.lab.faults.fault import FaultKind
 from iscsitrace.measure import nops, system_calls, workload
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.plots import kinds
-from iscsitrace.relate.jobs import streams, together
+from iscsitrace.relate.jobs import runs, streams
 from iscsitrace.show import conformance, explain
 from iscsitrace.tables.schema import (
     CATEGORIES,
@@ -53,7 +53,7 @@ MAN_PAGE = "docs/man/data/share/man/man1/iscsitrace.1"
 """Its folders are those of a wheel's data, which pip puts beside the programs."""
 _HAVE_THRESHOLDS: tuple[ModuleType, ...] = (
     *FAMILIES,
-    *(workload, gain, system_calls, together, streams, nops),
+    *(workload, gain, system_calls, runs, streams, nops),
 )
 
 

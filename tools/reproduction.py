@@ -17,8 +17,7 @@ from typing import Final
 from iscsitrace.plots import experiment, footer, style
 from iscsitrace.studies import charts, records, results, verdicts
 from iscsitrace.studies.definition import ALL_WORLDS, Claim, Definition, Published, load, names
-from iscsitrace.studies.definition_settings import SettingTable
-from iscsitrace.studies.paper import Paper
+from iscsitrace.studies.definition_settings import Paper, SettingTable
 from iscsitrace.studies.quantities import QUANTITIES
 from iscsitrace.studies.results import Beside, JudgedClaim
 from tools import printed_values

@@ -4,6 +4,9 @@ One difference at a time is changed from one situation to the other, in every or
 effect on the model's throughput, averaged over all orders. So the factors multiply exactly to the model's gap, in
 either direction, and two differences that only help together share their gain (L. S. Shapley, A Value for n-Person
 Games, 1953).
+
+Of captures of the same traffic at two taps or more on both sides, what the network, the target and the initiator's host
+take of a command's latency is compared, too. A difference is B less A.
 """
 
 from __future__ import annotations
@@ -17,6 +20,10 @@ from typing import Any, Final
 from iscsitrace.fit.measurement import Measured
 from iscsitrace.fit.situation import STALLS, WAITS, Situation
 from iscsitrace.model.setting import LOGIN_KEYS
+from iscsitrace.tables.trace import TraceTables
+from iscsitrace.taps import places
+from iscsitrace.taps.places import PLACES, Place, PlaceFinding, TimePlaces
+from iscsitrace.taps.reading import TappedTables
 
 MOST: Final = 8
 """Differences with a factor of their own: the orders need 2 ** MOST subsets. The others, those with the least effect,
@@ -282,3 +289,47 @@ def _shapley(start: Situation, groups: Sequence[Sequence[Callable[[Situation], S
         )
         for place in range(count)
     ]
+
+
+@dataclass(frozen=True)
+class ByPlace:
+    """The places of two sessions, A and B."""
+
+    a: TimePlaces
+    b: TimePlaces
+    findings: dict[str, list[PlaceFinding]]
+    """By ``a`` and ``b``: the problems with a place, of the network or of this session."""
+
+    @property
+    def latency_ns(self) -> int:
+        """Difference of the median latencies."""
+        return self.b.latency_ns - self.a.latency_ns
+
+    @property
+    def parts_ns(self) -> dict[Place, int]:
+        """Difference of each part; they add up to that of the median latencies."""
+        return {place: self.b.parts_ns[place] - self.a.parts_ns[place] for place in PLACES}
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "a": self.a.as_dict(),
+            "b": self.b.as_dict(),
+            "latency_ns": self.latency_ns,
+            "parts_ns": self.parts_ns,
+            "findings": {name: [each.as_dict() for each in found] for name, found in self.findings.items()},
+        }
+
+
+def compare_by_place(trace_a: TraceTables, trace_b: TraceTables, session_a: int, session_b: int) -> ByPlace | None:
+    """The comparison; None unless both traces are of several taps, and both sessions have reads or writes with legs."""
+    found = [_of_session(trace, session) for trace, session in ((trace_a, session_a), (trace_b, session_b))]
+    (a, findings_a), (b, findings_b) = found
+    return ByPlace(a, b, {"a": findings_a, "b": findings_b}) if a and b else None
+
+
+def _of_session(trace: TraceTables, session: int) -> tuple[TimePlaces | None, list[PlaceFinding]]:
+    if not isinstance(trace, TappedTables):
+        return None, []
+    verdict = next((each for each in places.verdicts(trace) if each.session == session), None)
+    return verdict, [each for each in places.findings(trace) if not each.sessions or session in each.sessions]

@@ -18,11 +18,12 @@ from iscsitrace.findings.history import History
 from iscsitrace.findings.surroundings import Surroundings, TapOf, only_tap
 from iscsitrace.measure.grouping import Grouping
 from iscsitrace.measure.line import times_by_line
-from iscsitrace.relate import paths, stories, volume_outages, volumes
+from iscsitrace.relate import paths, stories, volumes
 from iscsitrace.relate.jobs import streams
 from iscsitrace.relate.jobs.streams import Job
 from iscsitrace.relate.mirrors import account
 from iscsitrace.relate.mirrors.account import Account
+from iscsitrace.relate.outages import outages_of_volumes
 from iscsitrace.relate.volumes import Volume
 from iscsitrace.tables import memory
 from iscsitrace.tables.table import Source
@@ -117,7 +118,7 @@ def examine(
         accounts,
         jobs,
         found_volumes.all,
-        volume_outages.find(source, found_volumes),
+        outages_of_volumes(source, found_volumes),
     )
 
 

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.events.batch import Batch, distinct
-from iscsitrace.relate import replacements
 from iscsitrace.relate.portals import Portals
-from iscsitrace.relate.replacements import LoginRequest
+from iscsitrace.relate.stories import LoginRequest, replacements
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Source, Table, null_value
 from iscsitrace.wording import amounts
@@ -95,7 +94,7 @@ class EventSource:
     @cached_property
     def replacements(self) -> dict[int, LoginRequest]:
         """The Login Request by which another session took the place of each session."""
-        return replacements.of_trace(self.table)
+        return replacements(self.table)
 
     def time_of_frames(self, frames: Array) -> Array:
         """The time of each frame; where it is not known, that of the last frame before it of which it is."""

@@ -38,7 +38,7 @@ def make(name: str, source: Source) -> Table:
     from iscsitrace.events import tables as event_tables
     from iscsitrace.relate.jobs import streams
     from iscsitrace.relate.mirrors import account, recognition
-    from iscsitrace.relate.mirrors import tables as mirror_tables
+    from iscsitrace.relate.mirrors.writes import mirror_legs, mirrored_writes
 
     if name not in DERIVED_TABLES:
         raise KeyError(f"no derived table {name}")
@@ -47,8 +47,4 @@ def make(name: str, source: Source) -> Table:
     if name == "streams":
         return streams.streams(streams.find(source, recognition.find(source)))
     found = [each.found for each in account.of_trace(source)]
-    return (
-        mirror_tables.mirrored_writes(found, source)
-        if name == "mirrored_writes"
-        else mirror_tables.mirror_legs(found, source)
-    )
+    return mirrored_writes(found, source) if name == "mirrored_writes" else mirror_legs(found, source)

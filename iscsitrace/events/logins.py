@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from iscsitrace.events.batch import Batch, distinct, texts
 from iscsitrace.events.capture import ENDS, LONG_NS, NULL_UINT32, EventSource, is_closed
-from iscsitrace.measure.lacking import may_lack_pdus
+from iscsitrace.measure.capture_health import may_lack_pdus
+from iscsitrace.measure.parameters import do_not_agree, is_rejected
 from iscsitrace.relate import portals
-from iscsitrace.relate.offers import do_not_agree, is_rejected
-from iscsitrace.relate.replacements import LoginRequest
+from iscsitrace.relate.stories import LoginRequest
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table

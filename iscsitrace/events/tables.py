@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.events import capture as capture_events
-from iscsitrace.events import commands, exchanges, logins, progress, tcp
+from iscsitrace.events import exchanges, logins, progress, tcp
 from iscsitrace.events.batch import Batch, distinct
 from iscsitrace.events.capture import EventSource
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
@@ -18,7 +18,7 @@ from iscsitrace.wording.event_kinds import SEVERITY_OF
 
 Array = NDArray[Any]
 
-FAMILIES: Final = (tcp, logins, exchanges, commands, progress, capture_events)
+FAMILIES: Final = (tcp, logins, exchanges, progress, capture_events)
 """One file each, with a function ``events``."""
 _KINDS: Final = CATEGORIES["event_kind"]
 _SEVERITIES: Final = CATEGORIES["severity"]

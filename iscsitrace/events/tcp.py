@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.events.batch import Batch, texts
 from iscsitrace.events.capture import LONG_NS, EventSource
+from iscsitrace.measure.path import is_reset_of_a_device
 from iscsitrace.relate.portals import written
-from iscsitrace.relate.resets import is_of_a_device
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
@@ -148,7 +148,7 @@ def _of_reset(rows: Table, name: str, side: str) -> Array:
     """For each connection who reset it: the side, or a device in its name."""
     direction = name.removeprefix("rst_")
     columns = (f"rst_hop_limit_{direction}", f"hop_limit_{direction}", f"time_last_{direction}_ns")
-    is_device = is_of_a_device(*(rows.raw(each).astype(np.int64) for each in (*columns, f"{name}_ns")))
+    is_device = is_reset_of_a_device(*(rows.raw(each).astype(np.int64) for each in (*columns, f"{name}_ns")))
     is_device &= np.logical_and.reduce([known(rows, each) for each in columns])
     device = f"a device between the hosts reset the connection in the {side}'s name"
     return np.where(is_device, device, f"the {side} reset the connection").astype(object)

@@ -16,8 +16,7 @@ from iscsitrace.findings.thresholds import LOSS_SHARE
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.intervals import Span, intersection, merged
 from iscsitrace.measure.losses import ack_losses
-from iscsitrace.measure.session import Session, frames_in
-from iscsitrace.measure.stretches import Stretches
+from iscsitrace.measure.session import Session, Stretches, frames_in
 from iscsitrace.relate.outages import OUTAGE_MIN_NS, Outage
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table

@@ -17,8 +17,7 @@ from iscsitrace.findings.transport import FIX_LOSSES, loses_packets
 from iscsitrace.fit.gain import Change
 from iscsitrace.measure import all_waits
 from iscsitrace.measure.facts import Array, Facts
-from iscsitrace.measure.session import Session, frames_in
-from iscsitrace.measure.stretches import Stretches
+from iscsitrace.measure.session import Session, Stretches, frames_in
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table

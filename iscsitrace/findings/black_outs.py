@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.measure.intervals import merged
+from iscsitrace.measure.intervals import ALIKE, merged, step_of
 from iscsitrace.measure.losses import is_loss
-from iscsitrace.measure.rhythm import MOST, step_of
-from iscsitrace.measure.stretches import Stretches
+from iscsitrace.measure.session import Stretches
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -73,7 +72,7 @@ def of(recoveries: Table, waits: Stretches) -> BlackOuts | None:
     # what was lost in them is retransmitted later
     until = np.sort(np.maximum(ends, np.where(known(rows, "time_last_ns"), rows.raw("time_last_ns"), ends)))
     is_own = np.searchsorted(starts, lasts) > np.searchsorted(until, firsts, "right")
-    if (lasts - firsts)[is_own].sum() < MOST * (lasts - firsts).sum():
+    if (lasts - firsts)[is_own].sum() < ALIKE * (lasts - firsts).sum():
         return None
     to_target, is_from = rows.raw("to_target"), rows.raw("is_black_out_from_receiver")
     is_to = rows.raw("is_black_out_to_receiver")

@@ -19,8 +19,7 @@ from iscsitrace.fit.situation import Situation
 from iscsitrace.measure import all_waits, by_subject, line, system_calls
 from iscsitrace.measure.data_commands import is_transfer
 from iscsitrace.measure.facts import Array, Facts, path_ns, transfers, workloads
-from iscsitrace.measure.session import Session
-from iscsitrace.measure.stretches import Stretches
+from iscsitrace.measure.session import Session, Stretches
 from iscsitrace.measure.workload import MIN_TASKS, MIXED, Workload
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table

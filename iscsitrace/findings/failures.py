@@ -13,7 +13,7 @@ from iscsitrace.findings import breaches
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.recipes import WAN
-from iscsitrace.measure.lacking import may_lack_pdus
+from iscsitrace.measure.capture_health import may_lack_pdus
 from iscsitrace.measure.nops import NOP_TIMEOUT_NS, awaited_until, is_late
 from iscsitrace.measure.session import frames_in
 from iscsitrace.tables.nulls import known

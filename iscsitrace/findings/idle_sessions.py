@@ -13,9 +13,9 @@ from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.login_attempts import attempts, end_of
 from iscsitrace.findings.statuses import spoken
 from iscsitrace.findings.surroundings import Surroundings
+from iscsitrace.measure.capture_health import may_lack_pdus
 from iscsitrace.measure.data_commands import LONG_NS, is_data_command, is_long_work
 from iscsitrace.measure.facts import Array, Facts
-from iscsitrace.measure.lacking import may_lack_pdus
 from iscsitrace.measure.session import Session
 from iscsitrace.relate import portals
 from iscsitrace.tables.nulls import known

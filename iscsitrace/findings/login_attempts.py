@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 
 from iscsitrace.findings.history import History
 from iscsitrace.findings.surroundings import Surroundings
-from iscsitrace.measure.lacking import may_lack_pdus
-from iscsitrace.relate.offers import do_not_agree
-from iscsitrace.relate.resets import is_of_a_device
+from iscsitrace.measure.capture_health import may_lack_pdus
+from iscsitrace.measure.parameters import do_not_agree
+from iscsitrace.measure.path import is_reset_of_a_device
 from iscsitrace.wording import amounts as wording
 
 Row = Mapping[str, Any]
@@ -196,7 +196,7 @@ def _of_a_device(connection: Row, column: str) -> tuple[int, int] | None:
     if own is None or others is None:
         return None
     last_ns = connection[f"time_last_{direction}_ns"] or 0
-    return (own, others) if is_of_a_device(own, others, last_ns, connection[f"{column}_ns"]) else None
+    return (own, others) if is_reset_of_a_device(own, others, last_ns, connection[f"{column}_ns"]) else None
 
 
 def _of_status(row: Row) -> str:

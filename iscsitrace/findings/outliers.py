@@ -12,8 +12,8 @@ from iscsitrace.findings.finding import LEAST_COST_NS, Advice, Explains, Found, 
 from iscsitrace.findings.thresholds import MILLISECOND_NS, WORTH, WORTH_A_CHANGE
 from iscsitrace.measure import outliers
 from iscsitrace.measure.facts import Facts
+from iscsitrace.measure.intervals import ALIKE, step_of
 from iscsitrace.measure.outliers import Outliers
-from iscsitrace.measure.rhythm import MOST, step_of
 from iscsitrace.measure.session import Session
 from iscsitrace.wording import amounts as wording
 
@@ -72,7 +72,7 @@ def _pattern(subject: Session, found: Outliers) -> str:
     for column, name in (("lun", "LUN {}"), ("is_write", "{}")):
         values, counts = np.unique(moved.raw(column)[is_one], return_counts=True)
         most = values[np.argmax(counts)]
-        if counts.max() >= MOST * is_one.sum() and (moved.raw(column) != most).sum() >= MOST / 2 * len(moved):
+        if counts.max() >= ALIKE * is_one.sum() and (moved.raw(column) != most).sum() >= ALIKE / 2 * len(moved):
             return f"most of them {name.format(('reads', 'writes')[int(most)] if column == 'is_write' else most)}"
     if len(begins) == len(found.row):
         return ""

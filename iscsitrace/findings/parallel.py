@@ -17,8 +17,8 @@ from iscsitrace.measure import connection_counts
 from iscsitrace.measure.data_commands import is_whole_transfer
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.session import FRAMES, frames_in
+from iscsitrace.relate.jobs.runs import BEGIN
 from iscsitrace.relate.jobs.streams import Job
-from iscsitrace.relate.jobs.together import BEGIN
 from iscsitrace.tables.partition import Partition
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.findings.history import History, carries_io
 from iscsitrace.findings.login_attempts import Attempt, End, attempts, end_of
+from iscsitrace.measure.capture_health import TARGET, may_lack_pdus
 from iscsitrace.measure.data_commands import is_data_command
-from iscsitrace.measure.lacking import TARGET, may_lack_pdus
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table

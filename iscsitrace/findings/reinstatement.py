@@ -17,7 +17,7 @@ from iscsitrace.findings.outages import IO_OUTAGE
 from iscsitrace.findings.session_loss import SessionLoss, is_there, losses
 from iscsitrace.measure.intervals import Span, covered_ns, merged
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
-from iscsitrace.relate.replacements import first_requests
+from iscsitrace.relate.stories import first_requests
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital

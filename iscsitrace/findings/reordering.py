@@ -12,8 +12,7 @@ from iscsitrace.findings.finding import WHOLE_HOST, Advice, Explains, Observatio
 from iscsitrace.findings.recipes import WAN
 from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.measure.facts import Facts
-from iscsitrace.measure.session import Session, frames_in
-from iscsitrace.measure.stretches import Stretches
+from iscsitrace.measure.session import Session, Stretches, frames_in
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording

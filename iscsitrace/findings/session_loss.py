@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 from iscsitrace.findings.history import History, carries_io
 from iscsitrace.findings.login_attempts import Attempt, End, attempts, end_of
 from iscsitrace.findings.other_paths import retried
+from iscsitrace.measure.capture_health import may_lack_pdus
 from iscsitrace.measure.facts import Facts
-from iscsitrace.measure.lacking import may_lack_pdus
-from iscsitrace.relate import replacements
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
-from iscsitrace.relate.replacements import LoginRequest
+from iscsitrace.relate.stories import LoginRequest, replacements
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
@@ -195,7 +194,7 @@ def _losses(history: History) -> tuple[SessionLoss, ...]:
     login_times = [each.first_ns for each in logins]
     outage_times = [each.from_ns for each in history.outages]
     pings = _pings(history)
-    replaced = history.source.once(replacements.of_trace)
+    replaced = history.source.once(replacements)
     found = []
     for row, after in zip_longest(sessions, sessions[1:]):
         own = history.connections_of[row["session"]]

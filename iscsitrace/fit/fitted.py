@@ -8,10 +8,9 @@ from math import sqrt
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.model.estimate import Estimate
-from iscsitrace.model.legs import legs
+from iscsitrace.model.cycle import legs
 from iscsitrace.model.setting import Setting, Solicitation
-from iscsitrace.model.uncertainty import FittedPlace
+from iscsitrace.model.uncertainty import Estimate, FittedPlace
 
 _WHOLE: Final = Estimate.exact(1.0, "assumed")
 

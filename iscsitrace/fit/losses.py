@@ -12,15 +12,15 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.fit import rates, robust
+from iscsitrace.fit import robust
 from iscsitrace.fit.conditions import Conditions
-from iscsitrace.fit.cycle_waits import CycleWaits
-from iscsitrace.fit.judgement import Judgement, stalls_ns
+from iscsitrace.fit.judgement import CycleWaits, Judgement, stalls_ns
 from iscsitrace.fit.points import Losses, Point
+from iscsitrace.fit.robust import throughput_of_batches
 from iscsitrace.measure import losses as recovered
 from iscsitrace.measure.spans import CycleSpans
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import CONGESTION_CONTROLS, Setting
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
@@ -68,7 +68,7 @@ def of_kind(conditions: Conditions, judgement: Judgement, waits: CycleWaits) -> 
         loss_count=count,
         segment_count=round(float(segments.sum())),
         command_count=len(lengths) * spans.tasks_in_each,
-        throughput=rates.throughput(moved, lengths),
+        throughput=throughput_of_batches(moved, lengths),
         folds=tuple(_folds(lost, segments, moved, lengths)),
     )
 

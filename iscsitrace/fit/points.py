@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from iscsitrace.measure.line import Line
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Leg, Prediction, Setting
-from iscsitrace.model.uncertainty import FittedPlace
+from iscsitrace.model.uncertainty import Estimate, FittedPlace
 
 REASONS: Final = {
     "slow_start": "the TCP window was still growing at the start of a burst of I/O",

@@ -13,10 +13,10 @@ from functools import lru_cache
 from math import inf
 from typing import Any, Final
 
-from iscsitrace.model.bursts import solicited_bytes
+from iscsitrace.model.pipeline import commands_per_ns, is_uneven
 from iscsitrace.model.prediction import predict
-from iscsitrace.model.queueing import commands_per_ns, is_uneven
 from iscsitrace.model.setting import Prediction, Setting, altered
+from iscsitrace.model.transfer import solicited_bytes
 
 WAITS: Final = ("target_service", "initiator_service", "initiator_think", "ack_wait")
 """Waits of one command while others go on: nanoseconds per command."""

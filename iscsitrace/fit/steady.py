@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.fit import losses, rates, robust
+from iscsitrace.fit import losses, robust
 from iscsitrace.fit.conditions import Conditions
-from iscsitrace.fit.cycle_waits import CycleWaits
-from iscsitrace.fit.judgement import Judgement, stalls_ns
+from iscsitrace.fit.judgement import CycleWaits, Judgement, stalls_ns
 from iscsitrace.fit.points import REASONS, OfConnection, Point, Seen
+from iscsitrace.fit.robust import throughput_of_batches
 from iscsitrace.measure import NEEDED, budget
 from iscsitrace.measure import line as lines
 from iscsitrace.measure import path as paths
@@ -26,9 +26,9 @@ from iscsitrace.measure.line import Times
 from iscsitrace.measure.path import Path
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.spans import Commands, CycleSpans
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.prediction import predict
 from iscsitrace.model.setting import Setting
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.relate.mirrors import recognition
 from iscsitrace.relate.mirrors.recognition import Mirror
 from iscsitrace.tables.table import Source
@@ -192,7 +192,7 @@ def _point(
     )
     together = f" as {spans.together} commands at once" if spans.together > 1 else ""
     number = conditions.session.number
-    rate = rates.throughput(np.full(len(lengths), spans.block_bytes * spans.queue_depth), lengths)
+    rate = throughput_of_batches(np.full(len(lengths), spans.block_bytes * spans.queue_depth), lengths)
     described = f"{spans.operation} {wording.size(spans.block_bytes)}{together}, QD {spans.queue_depth}"
     return Point(
         session=number,
@@ -309,7 +309,7 @@ def _connections_of(commands: Commands, spans: CycleSpans, members: Mapping[int,
             has_own = bool(own.any())
             idle = 1 - float(own[:, _TRANSFER].sum() / lengths.sum()) if has_own else None
             path = members[number].path
-            yield OfConnection(number, rates.throughput(carried, lengths), idle, path.delay_ns if path else None)
+            yield OfConnection(number, throughput_of_batches(carried, lengths), idle, path.delay_ns if path else None)
 
 
 SHARED: Final = 0.99

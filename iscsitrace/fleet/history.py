@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.fleet.captures import Capture
-from iscsitrace.fleet.places import DAY_NS, CaptureOrder
+from iscsitrace.fleet.rows import DAY_NS, CaptureOrder
 
 TABLE: Final = "captures"
 READ, DAMAGED, EMPTY, UNREADABLE, VANISHED, LATE = "read", "damaged", "empty", "unreadable", "vanished", "late"

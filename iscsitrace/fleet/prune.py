@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from iscsitrace.fleet import history, store
-from iscsitrace.fleet.places import DAY_NS, day_name
+from iscsitrace.fleet.rows import DAY_NS, day_name
 from iscsitrace.fleet.store import Manifest, TapStore
 
 _DAY: Final = "day="

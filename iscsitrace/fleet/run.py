@@ -19,10 +19,9 @@ from iscsitrace.fleet import dask_cluster, history, store
 from iscsitrace.fleet.captures import Tap, in_unicode
 from iscsitrace.fleet.dask_cluster import DaskCluster
 from iscsitrace.fleet.local_pool import LocalPool
-from iscsitrace.fleet.places import DECLARED
-from iscsitrace.fleet.plan import TASK_BYTES, Destination, TapPlan, Work, plan
+from iscsitrace.fleet.rows import DECLARED
 from iscsitrace.fleet.store import TapStore
-from iscsitrace.fleet.task import TaskOutcome, execute, has_periods
+from iscsitrace.fleet.task import TASK_BYTES, Destination, TapPlan, TaskOutcome, Work, execute, has_periods, plan
 from iscsitrace.tables.schema import DATASET_TABLES, DEFAULT_TABLES, ON_REQUEST, SCHEMA_VERSION
 
 TABLES: Final = (*DEFAULT_TABLES, *DATASET_TABLES)

@@ -15,7 +15,7 @@ import numpy as np
 
 from iscsitrace.errors import ExtraMissing, InputInvalid
 from iscsitrace.fleet import history, rows
-from iscsitrace.fleet.places import DECLARED
+from iscsitrace.fleet.rows import DECLARED
 from iscsitrace.fleet.store import Manifest, stores
 from iscsitrace.tables.schema import PURPOSES
 from iscsitrace.wording.command_status import of_columns

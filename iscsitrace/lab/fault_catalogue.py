@@ -11,8 +11,17 @@ from collections.abc import Sequence
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.faults import fault, rules
 from iscsitrace.lab.faults import settings as ours
-from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
-from iscsitrace.lab.faults.fault import INITIATOR_ALONE, TARGET, Fault, FaultDetail, FaultKind, InGuests, Ours
+from iscsitrace.lab.faults.fault import (
+    INITIATOR_ALONE,
+    NAMESPACES,
+    SIMULATED,
+    TARGET,
+    Fault,
+    FaultDetail,
+    FaultKind,
+    InGuests,
+    Ours,
+)
 from iscsitrace.lab.guests import access_faults, network_faults, program_faults, storage_faults
 from iscsitrace.lab.guests.initiator import NAME
 from iscsitrace.lab.settings.kinds import COUNT, SHARE, SIZE, TEXT, TIME, one_of

@@ -17,26 +17,106 @@ Everything is removed at the end of a run, for any reason. Links and protocols a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, TrafficImpossible
-from iscsitrace.lab import actors, real_truth, run_files, truth_file
-from iscsitrace.lab.actors import Watch
+from iscsitrace.lab import actors, run_files, truth_file
+from iscsitrace.lab.actors import RunningTarget, Watch
 from iscsitrace.lab.faults import settings as fault_settings
-from iscsitrace.lab.faults import truth as fault_truth
-from iscsitrace.lab.faults.addresses import NAMESPACES
-from iscsitrace.lab.faults.fault import Fault
+from iscsitrace.lab.faults.fault import NAMESPACES, Fault, hits_of_link, truth_of_faults
 from iscsitrace.lab.faults.hosts import HostFaults
 from iscsitrace.lab.guard import guarding
 from iscsitrace.lab.interfaces import InterfacePlan, Pair
 from iscsitrace.lab.link_process import RunningLink, linked
 from iscsitrace.lab.namespaces import EndSettings, Namespace, network, require_root
-from iscsitrace.lab.recording import capturing_all, sampling
+from iscsitrace.lab.recording import TcpInfoSamples, capturing_all, sampling
 from iscsitrace.lab.run_files import INITIATOR
+
+Row = dict[str, int | str | bool]
+"""One sample of a connection."""
+
+_MICROSECOND_NS = 1_000
+_NAMES = ("local_address", "local_port", "remote_address", "remote_port", "congestion_control")
+
+
+def truth_of_links(access: RunningLink | None, paths: Sequence[RunningLink]) -> dict[str, Any]:
+    """``access`` and ``paths`` as in a simulation; ``access_process`` and ``path_process`` of the links' processes."""
+    return {
+        "access": access and access.log["link"],
+        "access_process": access and _process(access),
+        "paths": [link.log["link"] for link in paths],
+        "path_process": [_process(link) for link in paths],
+    }
+
+
+def _process(link: RunningLink) -> dict[str, Any]:
+    return {name: value for name, value in link.log.items() if name != "link"}
+
+
+def truth_of_ends(
+    at_initiator: TcpInfoSamples, at_targets: Sequence[TcpInfoSamples], targets: Sequence[RunningTarget]
+) -> dict[str, Any]:
+    """``initiator_ends`` and ``target_ends`` of the connections, by target and initiator port."""
+    initiator_ends = []
+    for number, target in enumerate(targets):
+        rows = [row for row in at_initiator.rows if row["remote_address"] == target.address]
+        initiator_ends += [{"target": number, **end} for end in _ends(rows, "local_port", "remote_port", target.port)]
+    return {
+        "initiator_ends": initiator_ends,
+        "target_ends": [
+            _ends(samples.rows, "remote_port", "local_port", target.port)
+            for samples, target in zip(at_targets, targets, strict=True)
+        ],
+        "tcp_info_missed_counts": [samples.missed_count for samples in (at_initiator, *at_targets)],
+    }
+
+
+def _ends(rows: list[Row], initiator_port: str, target_port: str, port: int) -> list[dict[str, Any]]:
+    rows_of: dict[int, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row["time_ns"]):
+        if row[target_port] == port:
+            rows_of.setdefault(int(row[initiator_port]), []).append(row)
+    return [_end(number, of_port) for number, of_port in sorted(rows_of.items())]
+
+
+def _end(initiator_port: int, rows: list[Row]) -> dict[str, Any]:
+    """One end of a connection: totals from its last sample, windows from every sample."""
+    last = rows[-1]
+    # some fields are missing until they have a value
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in _NAMES]
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    return {
+        "initiator_port": initiator_port,
+        "snd_mss": max(int(row.get("snd_mss_bytes", 0)) for row in rows),
+        # the last sample, of a socket that is about to be closed, does not have it
+        "congestion_control": next(
+            (row[name] for row in reversed(rows) if (name := "congestion_control") in row), None
+        ),
+        "retransmitted_segment_count": last.get("total_retrans_segments", 0),
+        "windows": {
+            "time_ns": columns["time_ns"],
+            "cwnd": columns.get("snd_cwnd_segments"),
+            "ssthresh": columns.get("snd_ssthresh_segments"),
+            "snd_wnd_bytes": columns.get("snd_wnd_bytes"),
+            "pipe": [_pipe(row) for row in rows],
+            "srtt_us": [int(row.get("rtt_ns", 0)) // _MICROSECOND_NS for row in rows],
+            "unacked": columns.get("unacked_segments"),
+        },
+        "tcp_info": columns,
+    }
+
+
+def _pipe(row: dict[str, int | str | bool]) -> int:
+    """Segments in the network as the kernel counts them (tcp_packets_in_flight)."""
+    out, again, arrived, lost = (
+        int(row.get(f"{name}_segments", 0)) for name in ("unacked", "retrans", "sacked", "lost")
+    )
+    return out + again - arrived - lost
+
 
 SIDES = (INITIATOR, "target")
 
@@ -234,7 +314,7 @@ def _run_in_world(
     hits = [hit for target in targets for hit in target.log.pop("fault_hits", ())]
     hits += outcome.pop("fault_hits", ())
     for link in filter(None, (world.access, *world.paths)):
-        hits += fault_truth.of_link(link.log["link"])
+        hits += hits_of_link(link.log["link"])
     # a card that is down is the fault; what the link drops meanwhile only completes it
     of_hosts = {hit["fault"] for hit in host_faults.hits}
     hits = [*(hit for hit in hits if hit["fault"] not in of_hosts), *host_faults.hits]
@@ -246,10 +326,10 @@ def _run_in_world(
         "settings": {**without_secrets(settings), **described, "is_bypassed": programs.is_bypassed},
         "started_ns": started_ns,
         "ended_ns": ended_ns,
-        "faults": fault_truth.rows(programs.faults, hits, started_ns, ended_ns),
+        "faults": truth_of_faults(programs.faults, hits, started_ns, ended_ns),
         **outcome,
-        **real_truth.of_links(world.access, world.paths),
-        **real_truth.of_ends(samples[initiator], [samples[host] for host in others], targets),
+        **truth_of_links(world.access, world.paths),
+        **truth_of_ends(samples[initiator], [samples[host] for host in others], targets),
         "packet_counts": [captures[host].packet_count if host in captures else None for host in world.hosts],
         "capture_dropped_counts": [captures[host].dropped_count if host in captures else None for host in world.hosts],
         "target_logs": [truth_file.target_log(target.log) if target.log else None for target in targets],

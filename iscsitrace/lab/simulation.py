@@ -9,9 +9,7 @@ from typing import Any, Final
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import run_files, traffic, truth_file
 from iscsitrace.lab.faults import settings as fault_settings
-from iscsitrace.lab.faults import truth as fault_truth
-from iscsitrace.lab.faults.addresses import SIMULATED
-from iscsitrace.lab.faults.fault import Fault
+from iscsitrace.lab.faults.fault import SIMULATED, Fault, hits_of_link, truth_of_faults
 from iscsitrace.lab.settings.table import SIMULATED_CONTROLS
 from iscsitrace.wording import amounts
 
@@ -55,8 +53,8 @@ def run(
         hits = truth.pop("fault_hits")
         for log in filter(None, (truth["access"], *truth["paths"])):
             truth_file.pack_busy_times(log)
-            hits += fault_truth.of_link(log)
-        truth["faults"] = fault_truth.rows(faults, hits, truth["started_ns"], truth["ended_ns"])
+            hits += hits_of_link(log)
+        truth["faults"] = truth_of_faults(faults, hits, truth["started_ns"], truth["ended_ns"])
         truth_file.write(folder / run_files.TRUTH, truth)
     return truth
 

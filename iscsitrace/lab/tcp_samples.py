@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from typing import IO, Any
 
-from iscsitrace.lab import tcp_info
+from iscsitrace.lab.sock_diag import tcp_info_of
 
 _PERIOD_S = 0.02
 
@@ -50,7 +50,7 @@ class TcpSamples:
             if not is_due and not is_last:
                 continue
             try:
-                found = tcp_info.of_descriptor(descriptor)
+                found = tcp_info_of(descriptor)
             except OSError:
                 continue
             time_ns = time.time_ns()

@@ -16,8 +16,7 @@ from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.session import Session
 from iscsitrace.tables.nulls import known, numbers_of
 from iscsitrace.tables.numbers import distinct
-from iscsitrace.tables.partition import Partition
-from iscsitrace.tables.rows import Rows
+from iscsitrace.tables.partition import Partition, Rows
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]

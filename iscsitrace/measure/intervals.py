@@ -1,4 +1,6 @@
-"""Algebra of half-open time intervals [start, end) in int64 nanoseconds, in any order, overlapping or not."""
+"""Algebra of half-open time intervals [start, end) in int64 nanoseconds, in any order, overlapping or not. Also finds
+the step at which something repeats: every 20th command, every 2 s.
+"""
 
 from __future__ import annotations
 
@@ -111,3 +113,19 @@ def difference(
     found_ends = np.minimum(ends[place], free_ends[free])
     is_real = found_ends > found_starts
     return found_starts[is_real], found_ends[is_real]
+
+
+Array = NDArray[Any]
+
+ALIKE: Final = 0.75
+"""Least share of the steps, or of what a pattern is looked for in, that is alike."""
+_SAME: Final = 0.1
+"""Two periods are the same if they differ by this share."""
+
+
+def step_of(steps: Array, share: float = _SAME) -> int:
+    """The step that most of these are, to this share of it; 0 where there is none."""
+    if len(steps) < 2:
+        return 0
+    typical = float(np.median(steps))
+    return round(typical) if (np.abs(steps - typical) <= share * typical).mean() >= ALIKE else 0

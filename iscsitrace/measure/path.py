@@ -1,4 +1,6 @@
-"""The network path of a session: its RTT, by its busiest connection, and how sure that is."""
+"""The network path of a session: its RTT, by its busiest connection, how sure that is, where on it the tap is, and
+whether a device on it sent a RST.
+"""
 
 from __future__ import annotations
 
@@ -121,3 +123,34 @@ def low_ns(least_ns: float, median_ns: float, count: int) -> float:
     """
     mean_ns = (median_ns - least_ns) / np.log(2)
     return max(0.0, float(least_ns - np.log(20) / max(count, 1) * mean_ns))
+
+
+NEAR_SHARE = 0.2
+"""A tap is near a side whose RTT is less than this share of the RTT of the whole path."""
+
+
+def initiator_share(rtt_to_initiator_ns: int | None, rtt_to_target_ns: int | None) -> float | None:
+    """Share of the path on the initiator's side of the tap, 0 to 1; None where an RTT is unknown."""
+    if rtt_to_initiator_ns is None or rtt_to_target_ns is None:
+        return None
+    whole = rtt_to_initiator_ns + rtt_to_target_ns
+    return rtt_to_initiator_ns / whole if whole > 0 else None
+
+
+def tap_position(rtt_to_initiator_ns: int | None, rtt_to_target_ns: int | None) -> str | None:
+    """``initiator``, ``target`` or ``between``; None where an RTT is unknown."""
+    share = initiator_share(rtt_to_initiator_ns, rtt_to_target_ns)
+    if share is None:
+        return None
+    if share < NEAR_SHARE:
+        return "initiator"
+    return "target" if share > 1 - NEAR_SHARE else "between"
+
+
+def is_reset_of_a_device(own: Any, others: Any, last_ns: Any, rst_ns: Any) -> Any:
+    """Whether a device sent a RST in the name of a host: numbers, or an array of each.
+
+    ``own`` is its TTL and ``others`` that of the host's packets, the last of which was at ``last_ns``: a device is
+    nearer or farther, and the host knows nothing of the reset and goes on sending.
+    """
+    return (own != others) & (last_ns > rst_ns)

@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.measure.issue import is_at_once
+from iscsitrace.measure.system_calls import is_at_once
 from iscsitrace.model.setting import OPERATIONS
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table

@@ -12,10 +12,9 @@ from math import ceil, inf
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.model.bursts import first_burst_bytes, solicited_bytes
 from iscsitrace.model.prediction import changed, predict
 from iscsitrace.model.setting import Prediction, Setting, Solicitation
-from iscsitrace.model.transfer import stream_bytes
+from iscsitrace.model.transfer import first_burst_bytes, solicited_bytes, stream_bytes
 from iscsitrace.model.uncertainty import LOSS_ERROR
 
 HIDDEN: Final = 0.9

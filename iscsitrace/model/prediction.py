@@ -21,10 +21,9 @@ from iscsitrace.model.bounds import (
     mirror_bytes_per_s,
     window_bytes_per_s,
 )
-from iscsitrace.model.bursts import first_burst_bytes, solicited_bytes
 from iscsitrace.model.cycle import Cycle, bytes_per_s, cycle_of
 from iscsitrace.model.setting import CONGESTION_CONTROLS, OPERATIONS, Prediction, Setting, Solicitation
-from iscsitrace.model.transfer import stream_bytes
+from iscsitrace.model.transfer import first_burst_bytes, solicited_bytes, stream_bytes
 
 _KEYS = frozenset(field.name for field in fields(Solicitation))
 _REACHED = 1.005

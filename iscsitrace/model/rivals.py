@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from math import expm1, inf, log, log1p, sqrt
 from typing import Final
 
-from iscsitrace.model.bounds import CUBIC_CONSTANT
-from iscsitrace.model.legs import legs
-from iscsitrace.model.mirror_losses import LEAST_TIMEOUT_NS
+from iscsitrace.model.bounds import CUBIC_CONSTANT, LEAST_TIMEOUT_NS
+from iscsitrace.model.cycle import legs
 from iscsitrace.model.prediction import predict
 from iscsitrace.model.setting import Setting
 from iscsitrace.model.transfer import line_ns, stream_bytes

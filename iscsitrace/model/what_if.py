@@ -8,9 +8,8 @@ from itertools import product
 from typing import Any, Final
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.model.calls import in_commands
 from iscsitrace.model.prediction import changed, predict
-from iscsitrace.model.setting import LOGIN_KEYS, Prediction, Setting
+from iscsitrace.model.setting import LOGIN_KEYS, Prediction, Setting, in_commands
 from iscsitrace.model.transfer import rate_of_line
 from iscsitrace.model.uncertainty import Fitting, predict_with
 

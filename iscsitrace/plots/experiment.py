@@ -1,10 +1,13 @@
-"""A quantity of an experiment over one of its settings: measured, predicted by the model, published."""
+"""A quantity of an experiment over one of its settings, or over the time of runs; and the time breakdown as bars.
+
+Over a setting it is measured, predicted by the model and published. The bars have a panel for each arm.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,6 +15,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from iscsitrace.plots import style
+from iscsitrace.wording.amounts import percentage
+from iscsitrace.wording.parts import PARTS
 
 _LOOKS = (
     (style.BLUE, "o"),
@@ -175,3 +180,109 @@ def _explain(axes: Axes, chart: Chart) -> None:
             frameon=False,
             borderaxespad=0.3,
         )
+
+
+_COURSE_COLORS = (
+    style.BLUE,
+    style.VERMILLION,
+    style.GREEN,
+    style.PURPLE,
+    style.ORANGE,
+    style.SKY,
+    style.BLACK,
+)
+_COURSE_STYLES = ("-", "--", ":")
+Look = Literal["line", "steps", "dots"]
+
+
+@dataclass(frozen=True)
+class CourseLine:
+    """One run: its name, and the values over time."""
+
+    name: str
+    times_s: tuple[float, ...]
+    values: tuple[float, ...]
+    look: Look = "line"
+    """Whether each value holds until the next one (steps), or is on its own (dots)."""
+
+
+def draw_courses(figure: Figure, lines: tuple[CourseLine, ...], y_label: str) -> None:
+    """Draws all lines on one time axis."""
+    axes = figure.subplots()
+    for number, line in enumerate(lines):
+        axes.plot(
+            line.times_s,
+            line.values,
+            color=_COURSE_COLORS[number % len(_COURSE_COLORS)],
+            linestyle=""
+            if line.look == "dots"
+            else _COURSE_STYLES[number // len(_COURSE_COLORS) % len(_COURSE_STYLES)],
+            linewidth=1.2,
+            marker="." if line.look == "dots" else "",
+            markersize=2.0,
+            drawstyle="steps-post" if line.look == "steps" else "default",
+            label=line.name,
+        )
+    axes.set_xlabel("time since the first command, s")
+    axes.set_ylabel(y_label)
+    style.from_zero(axes)
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=4, frameon=False, borderaxespad=0.3)
+
+
+_NAMED_PERCENT = 12.0
+"""Smallest share that has room for its number."""
+_BAR_WIDTH = 0.82
+
+
+@dataclass(frozen=True)
+class BudgetBars:
+    """One row of panels."""
+
+    title: str
+    x_label: str
+    panels: tuple[tuple[str, tuple[tuple[str, Mapping[str, float]], ...]], ...]
+    """Name of each panel, and its bars: the tick label of each, and its parts in %."""
+    notes: tuple[str, ...] = ()
+
+
+def draw_bars(figure: Figure, bars: BudgetBars) -> None:
+    """Draws the panels; the parts are stacked in the order of docs/method.md."""
+    every = figure.subplots(1, len(bars.panels), sharey=True, squeeze=False)[0]
+    seen: set[str] = set()
+    for axes, (name, places) in zip(every, bars.panels, strict=True):
+        below = [0.0] * len(places)
+        for part in PARTS:
+            heights = [shares.get(part.name, 0.0) for _, shares in places]
+            if not any(heights):
+                continue
+            seen.add(part.name)
+            axes.bar(
+                range(len(places)), heights, _BAR_WIDTH, bottom=below, color=part.color, hatch=part.hatch,
+                edgecolor="white", linewidth=0.3,
+            )  # fmt: skip
+            for place, height in enumerate(heights):
+                if height >= _NAMED_PERCENT:
+                    axes.text(
+                        place, below[place] + height / 2, percentage(height / 100), ha="center", va="center",
+                        fontsize=7,
+                        bbox={"boxstyle": "round,pad=0.1", "facecolor": "white", "edgecolor": "none", "alpha": 0.85},
+                    )  # fmt: skip
+            below = [low + height for low, height in zip(below, heights, strict=True)]
+        axes.set_xticks(range(len(places)), [text for text, _ in places], rotation=60)
+        axes.set_xlabel(f"{bars.x_label}: {name}")
+        axes.set_ylim(0, 100)
+        axes.grid(visible=False, axis="x")
+    every[0].set_ylabel("% of a call's time")
+    every[0].legend(
+        handles=[
+            Patch(facecolor=part.color, hatch=part.hatch, edgecolor="white", label=part.label)
+            for part in PARTS
+            if part.name in seen
+        ],
+        loc="lower left",
+        bbox_to_anchor=(0.0, 1.0),
+        # the legend must not be wider than its panel
+        ncols=max(1, 4 // len(bars.panels)),
+        frameon=False,
+        borderaxespad=0.3,
+    )

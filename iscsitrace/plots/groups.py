@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from iscsitrace.plots.marks import Array
-from iscsitrace.relate.attributes import Attributes
+from iscsitrace.relate.loads import Attributes
 from iscsitrace.tables.nulls import numbers_of
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import TraceTables

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.measure import tap_position
+from iscsitrace.measure import path
 from iscsitrace.measure.budget import PARTS, over_time, rows_of
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.waits import Waits
@@ -95,7 +95,7 @@ class OneTap:
     def of(connection: Mapping[str, Any], resent: Table | None) -> OneTap | None:
         """Of a row of ``connections``; None where an RTT is not known."""
         both = connection["rtt_to_initiator_min_ns"], connection["rtt_to_target_min_ns"]
-        share = tap_position.initiator_share(*both)
+        share = path.initiator_share(*both)
         return None if share is None else OneTap(share, both[0] // 2, both[1] // 2, resent)
 
     @property
@@ -139,9 +139,9 @@ class Taps:
     def of(between: Between, connection: Mapping[str, Any]) -> Taps:
         """``connection`` is the row of the first tap."""
         first = connection["rtt_to_initiator_min_ns"], connection["rtt_to_target_min_ns"]
-        is_beside = tap_position.position(*first) in ("initiator", None)
+        is_beside = path.tap_position(*first) in ("initiator", None)
         last = between.last_rtts_ns
-        is_last_beside = tap_position.position(*last) in ("target", None)
+        is_last_beside = path.tap_position(*last) in ("target", None)
         return Taps(between, (None if is_beside else first[0] // 2, None if is_last_beside else (last[1] or 0) // 2))
 
     @cached_property

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from iscsitrace.measure import tap_position as tap
+from iscsitrace.measure.path import tap_position
 from iscsitrace.plots.view import View
 from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.table import Table
@@ -42,7 +42,7 @@ def describe(captures: Sequence[str], connections: Table, coverage: Sequence[Cov
     shown = frozenset(view.connections)
     rows = [row for row in connections.rows() if row["connection"] in shown]
     parts = [part for part in coverage if part.connection in shown]
-    positions = {tap.position(row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]) for row in rows}
+    positions = {tap_position(row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]) for row in rows}
     only = rows[0] if len(rows) == 1 else None
     return PlotSubject(
         captures=tuple("/".join(PurePath(name).parts[-2:]) for name in captures),

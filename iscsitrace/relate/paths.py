@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.intervals import intersection, merged
-from iscsitrace.relate.logical_units import Member
-from iscsitrace.relate.service import Availability, Intervals, joined
-from iscsitrace.relate.volumes import Volume, Volumes
+from iscsitrace.relate.outages import Availability, Intervals, joined
+from iscsitrace.relate.volumes import Member, Volume, Volumes
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct, grouped, rows_of_each, sums_of
 from iscsitrace.tables.partition import Partition

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from iscsitrace.fleet import broken as failures
-from iscsitrace.fleet.broken import Broken
 from iscsitrace.fleet.sql import Database
-from iscsitrace.fleet.top import top
+from iscsitrace.fleet.top import Broken, broken_sessions, failure_command, failure_filter, top
 from iscsitrace.show import fleet as costs_of
 from iscsitrace.show.document import Document, Fact, Grid, Opening, Section, table
 from iscsitrace.wording import amounts, cells
@@ -40,7 +38,7 @@ FROM time_breakdown WHERE is_busy GROUP BY part ORDER BY duration DESC, part
 def describe(dataset: Path) -> Document:
     """The document. InputInvalid for what is no dataset, or one without the tables of commands."""
     with Database(dataset) as database:
-        found = failures.find(database)
+        found = broken_sessions(database)
         ((captures, taps, packets, size, first_ns, last_ns, _),) = database.query(_NUMBERS).rows
         ((sessions,),) = database.query("SELECT count(*) FROM sessions").rows
         ((commands, payload),) = database.query("SELECT count(*), sum(data_bytes)::BIGINT FROM cycles").rows
@@ -97,7 +95,7 @@ def _broken(found: Sequence[Broken]) -> Iterator[Section]:
     ]
     columns = ("no.", "tap", "session", "what happened", "from", "lost s", "initiator", "target")
     places = [
-        (number, each.tap, cells.short(each.capture or None), failures.display_filter(each), _shell(each))
+        (number, each.tap, cells.short(each.capture or None), failure_filter(each), _shell(each))
         for number, each in enumerate(found, 1)
     ]
     look = ("no.", "tap", "capture", "display filter", "command")
@@ -136,7 +134,7 @@ def _parts(database: Database) -> Iterator[Grid]:
 
 
 def _shell(each: Broken) -> str:
-    return " ".join(map(shlex.quote, failures.command(each))) or cells.NOTHING
+    return " ".join(map(shlex.quote, failure_command(each))) or cells.NOTHING
 
 
 def _time(database: Database) -> Section:

@@ -16,8 +16,7 @@ from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.sentences import sentence
 
 if TYPE_CHECKING:
-    from iscsitrace.compare.by_place import ByPlace
-    from iscsitrace.compare.differences import Difference, Explanation
+    from iscsitrace.compare.differences import ByPlace, Difference, Explanation
     from iscsitrace.compare.sides import Key, Side
     from iscsitrace.diagnosis.headline import Headline
     from iscsitrace.tables.trace import TraceTables

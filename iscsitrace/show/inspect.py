@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from iscsitrace.show.document import Section, table
-from iscsitrace.wireshark.dissect import FIELDS
-from iscsitrace.wireshark.pairs import Fields, PduPair, Row
+from iscsitrace.wireshark.dissect import FIELDS, Fields, PduPair, Row
 
 
 def sections(found: Iterable[PduPair], frame: int | None) -> Iterator[Section]:

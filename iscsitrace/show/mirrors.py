@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from iscsitrace.measure.selection import frames_filter
 from iscsitrace.relate.mirrors.account import WORDS
-from iscsitrace.relate.mirrors.tables import largest_skews, mirror_legs, mirrored_writes, sides_of
+from iscsitrace.relate.mirrors.writes import largest_skews, mirror_legs, mirrored_writes, sides_of
 from iscsitrace.show.document import Block, Grid, Heading, Section, table
 from iscsitrace.wording import amounts, cells
 from iscsitrace.wording.sentences import capital, sentence

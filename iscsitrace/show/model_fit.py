@@ -11,10 +11,9 @@ from os.path import commonpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.fit import of_connections
-from iscsitrace.fit.left_out import apart
+from iscsitrace.fit.paid import throughput_of_each
 from iscsitrace.fit.points import REASONS
-from iscsitrace.fit.sweep import POOR, Sweep, SweptPoint
+from iscsitrace.fit.sweep import POOR, Sweep, SweptPoint, apart
 from iscsitrace.plots.model_curves import label_of, text_of
 from iscsitrace.show import inputs as captures
 from iscsitrace.show.document import Block, Grid, Heading, Section, table
@@ -23,7 +22,7 @@ from iscsitrace.wording import amounts, cells
 if TYPE_CHECKING:
     from iscsitrace.fit.points import Fit, Losses
     from iscsitrace.fit.rivalry import Rivalry
-    from iscsitrace.model.estimate import Estimate
+    from iscsitrace.model.uncertainty import Estimate
 
 POOR_CELL: Final = "poor"
 """Instead of a number of a model that does not describe a point."""
@@ -267,7 +266,7 @@ def connections_of(sweep: Sweep) -> Grid | None:
             place.point.session,
         )
         for number, place in several
-        for each, model in zip(place.point.connections, of_connections.modelled(sweep.fit, number), strict=True)
+        for each, model in zip(place.point.connections, throughput_of_each(sweep.fit, number), strict=True)
     ]
     columns = (
         *(*map(label_of, sweep.varied), "connection", "MB/s", "low", "high", "model MB/s", "delay ms", "idle %"),

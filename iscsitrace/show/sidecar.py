@@ -1,7 +1,7 @@
 """The sidecar: a text file beside a capture with what is known of its frames, for Wireshark's plugin to show.
 
 Tab-separated lines: which capture it belongs to, the names of the columns, then one line per frame of which something
-is known (``iscsitrace/tables/schema/sidecar.py``), empty where nothing is. Written in chunks; the same capture gives
+is known (``iscsitrace/tables/schema/computed.py``), empty where nothing is. Written in chunks; the same capture gives
 the same bytes.
 """
 
@@ -19,7 +19,7 @@ from iscsitrace.show.csv_writer import write_csv
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.schema.sidecar import SIDECAR
+from iscsitrace.tables.schema.computed import SIDECAR
 from iscsitrace.tables.table import NO_WORD, Table, null_value
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording.rules import rules

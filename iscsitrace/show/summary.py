@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.measure import capture_health, connection_counts, operations, parameters, throughput, waits
+from iscsitrace.measure import capture_health, connection_counts, operations, throughput, waits
+from iscsitrace.measure.parameters import connections_by_value, negotiated
 from iscsitrace.relate.mirrors import recognition
 from iscsitrace.relate.mirrors.account import doubt, name
 from iscsitrace.show import inputs, latencies
@@ -194,7 +195,7 @@ def offers(rows: Iterable[Mapping[str, Any]], limit: int = KEYS) -> Grid:
     """One line per key with what each side sent: most connections of a trace have the same."""
     found: dict[tuple[str, ...], list[int]] = {}
     for row in rows:
-        values = (row["key"], parameters.negotiated(row), row["initiator_value"], row["target_value"], row["source"])
+        values = (row["key"], negotiated(row), row["initiator_value"], row["target_value"], row["source"])
         found.setdefault(tuple(map(cells.short, values)), []).append(row["connection"])
     columns = ("key", "value", "initiator sent", "target sent", "source", "stream")
     lines = ((*values, cells.numbers(connections, _CONNECTIONS)) for values, connections in found.items())
@@ -205,7 +206,7 @@ def _parameters(rows: Iterable[Mapping[str, Any]], top: int) -> Grid:
     """One line per key and value."""
     found = [
         (key, value or cells.NOTHING, cells.numbers(connections, top))
-        for (key, value), connections in parameters.by_value(rows).items()
+        for (key, value), connections in connections_by_value(rows).items()
     ]
     return table(("key", "value", "stream"), found, "Negotiated parameters", limit=KEYS)
 

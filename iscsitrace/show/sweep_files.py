@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from iscsitrace.fit import of_connections
+from iscsitrace.fit.paid import throughput_of_each
 from iscsitrace.fit.sweep import Sweep
 from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.plots.model_curves import ModelCurves
@@ -107,7 +107,7 @@ def _points(sweeps: Sequence[Sweep]) -> Iterator[dict[str, Any]]:
 def _connections(sweeps: Sequence[Sweep]) -> Iterator[dict[str, Any]]:
     for sweep in sweeps:
         for number, place in enumerate(sweep.places):
-            models = of_connections.modelled(sweep.fit, number)
+            models = throughput_of_each(sweep.fit, number)
             for each, model in zip(place.point.connections, models, strict=True):
                 yield {
                     "capture": place.capture,

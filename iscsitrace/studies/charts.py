@@ -8,9 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from iscsitrace.plots.budget_bars import BudgetBars
-from iscsitrace.plots.courses import CourseLine
-from iscsitrace.plots.experiment import Chart, Graph
+from iscsitrace.plots.experiment import BudgetBars, Chart, CourseLine, Graph
 from iscsitrace.studies import repeats
 from iscsitrace.studies.definition import ARM, BudgetFigure, Definition, Figure, FinishFigure, LineFigure
 from iscsitrace.studies.quantities import QUANTITIES, PointResult

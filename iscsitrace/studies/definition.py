@@ -17,8 +17,12 @@ from msgspec import Meta, Struct
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.settings.table import SETTINGS
 from iscsitrace.studies.definition_settings import (
+    Circumstance,
+    Exhibit,
     GriddedTable,
     Mistake,
+    Omission,
+    Paper,
     Place,
     SettingTable,
     Text,
@@ -26,7 +30,6 @@ from iscsitrace.studies.definition_settings import (
     require_among,
     written,
 )
-from iscsitrace.studies.paper import Circumstance, Exhibit, Omission, Paper
 from iscsitrace.studies.quantities import QUANTITIES
 
 _FOLDER: Final = Path(__file__).parent / "definitions"

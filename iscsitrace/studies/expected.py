@@ -24,9 +24,8 @@ from typing import Any, Final
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.settings import structs as settings
 from iscsitrace.lab.settings.kinds import Value
-from iscsitrace.model.calls import of_session
 from iscsitrace.model.prediction import predict
-from iscsitrace.model.setting import CONGESTION_CONTROLS, Leg, Prediction, Setting, Solicitation
+from iscsitrace.model.setting import CONGESTION_CONTROLS, Leg, Prediction, Setting, Solicitation, in_commands_of_session
 
 _ETHERNET_BYTES: Final = 14
 _HEADERS_BYTES: Final = {False: 40, True: 60}
@@ -159,7 +158,7 @@ def setting_of(
         return replace(setting, queue_depth=_SOCKET_DEPTH, connections=setting.connections * alike)
     window = _count(values, "target.command-window") if "target.command-window" in values else None
     try:
-        session = of_session(setting, settings.call_bytes(values), window)
+        session = in_commands_of_session(setting, settings.call_bytes(values), window)
     except InputInvalid:
         return None
     if operation == "write" and _is_apart(values) and session.queue_depth > 1:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import iscsitrace
-from iscsitrace.plots import budget_bars, courses, experiment, footer, kinds, style, subject, view
+from iscsitrace.plots import experiment, footer, kinds, style, subject, view
 from iscsitrace.plots import ladder_columns as ladder_curves
-from iscsitrace.plots.courses import CourseLine
 from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.experiment import CourseLine, Look, draw_bars, draw_courses
 from iscsitrace.plots.kinds import ladder
 from iscsitrace.show.files import written_aside
 from iscsitrace.studies import charts, from_truth, repeats
@@ -41,7 +41,7 @@ _READ_PACKETS: Final = (
 )
 _READ_FINISHES: Final = "Streams are in the order in which they finished."
 _READ_STREAMS: Final = "Left: progress of each stream over time. Right: its bytes in flight."
-_LOOKS: Final[dict[str, courses.Look]] = {from_truth.CONNECTIONS: "steps", from_truth.ALL_LATENCIES: "dots"}
+_LOOKS: Final[dict[str, Look]] = {from_truth.CONNECTIONS: "steps", from_truth.ALL_LATENCIES: "dots"}
 _READ_COURSES: Final = "Time since the first command of the workload; a line is the first run at its place."
 
 
@@ -121,13 +121,13 @@ def _drawing(
             return drawing if chart.has("measured") else None
         case BudgetFigure():
             bars = charts.of_budgets(figure, definition, rows)
-            drawn_bars = (_READ_BUDGET, lambda drawn: budget_bars.draw(drawn, bars), bars.notes)
+            drawn_bars = (_READ_BUDGET, lambda drawn: draw_bars(drawn, bars), bars.notes)
             return (*drawn_bars, charts.of_bars(bars)) if bars.panels else None
         case CourseFigure():
             lines = _course_lines(figure, points, results, lambda point: _point_name(figure, point))
             label = _course_label(figure, results)
             below = charts.source_lines(definition)
-            drawn_courses = (_READ_COURSES, lambda drawn: courses.draw(drawn, lines, label), below)
+            drawn_courses = (_READ_COURSES, lambda drawn: draw_courses(drawn, lines, label), below)
             return (*drawn_courses, charts.of_courses(lines, label)) if lines else None
         case PacketFigure() | StreamFigure():
             capture = _capture(figure, points, results, directory)

@@ -16,7 +16,6 @@ from threading import Thread, get_native_id
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
-from iscsitrace.tables.kernel import files as tcp_info_files
 from iscsitrace.tables.schema import (
     CATEGORIES,
     DERIVED_TABLES,
@@ -29,7 +28,7 @@ from iscsitrace.tables.schema import (
 
 if TYPE_CHECKING:
     from iscsitrace.tables.coverage import Coverage
-    from iscsitrace.tables.kernel.clock import Offset
+    from iscsitrace.tables.kernel.samples import Offset
     from iscsitrace.tables.table import Table
 
 try:
@@ -182,11 +181,11 @@ class TraceTables:
     @cached_property
     def clocks(self) -> tuple[Offset, ...]:
         """The clock of each file of samples of TCP_INFO against that of the capture."""
-        from iscsitrace.tables.kernel import clock
+        from iscsitrace.tables.kernel.samples import clock_offset
 
         samples = self.estimated("tcp_info") if self._file_count else None
         return tuple(
-            clock.offset(
+            clock_offset(
                 samples.select(samples.raw("source") == number + 1), self.connections, self._stored("segments")
             )
             for number in range(self._file_count)
@@ -361,8 +360,11 @@ def read(
         "time_is_relative": time_is_relative,
         "tables": [name for name in sorted(wanted) if name in ON_REQUEST],
     }
-    files = tcp_info_files.read(tcp_info)
-    if files:
+    files: list[tuple[str, str]] = []
+    if sample_files := [*tcp_info]:
+        from iscsitrace.tables.kernel.samples import read_samples
+
+        files = read_samples(sample_files)
         options["tcp_info"] = [name for name, _ in files]
     selection = {name: value for name, value in options.items() if name not in ("tables", "tcp_info")}
     filled = {*options["tables"]}

@@ -5,8 +5,8 @@ source      the input: an interface (captured by a child process), a growing fil
 watcher     reads the input interval by interval: figures, totals, findings
 figures     one interval of one session or connection
 findings    the diagnosis of the last seconds, repeated from time to time
-choice      sort order, session and line that the user chose; columns: of the table
-board       the live view as text of any width; screen: on a terminal, with keys; lines: for a pipe
+columns     of sessions and connections
+board       the live view as text of any width, as the user chose; screen: on a terminal, with keys; lines: for a pipe
 exposition  figures for Prometheus; server: over HTTP; web_config: TLS and passwords
 snapshot    files
 ```

@@ -1,12 +1,14 @@
 """A report as text for a terminal of any width: pure functions. Nothing depends on colour alone.
 
 The time breakdown is a bar of letters, one for each part; lower case for time in which nothing waits.
+The user chooses the sort order, a session and a line, and may pause.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass
+from typing import Any, Final
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -14,15 +16,60 @@ from rich.text import Text
 
 from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.measure.budget import PARTS, Budget
-from iscsitrace.watch.choice import Choice, sorted_lines
-from iscsitrace.watch.columns import COLUMNS, clock, count, latency, milliseconds, percentile, rate, size
-from iscsitrace.watch.figures import CAUSES, WatchLine
-from iscsitrace.watch.hangs import sentence
-from iscsitrace.watch.names import joined, session_names
+from iscsitrace.watch.columns import (
+    COLUMNS,
+    clock,
+    count,
+    joined,
+    latency,
+    milliseconds,
+    percentile,
+    rate,
+    session_names,
+    size,
+    tail,
+)
+from iscsitrace.watch.figures import CAUSES, WatchLine, hang_sentence
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.cells import percent, printable
 from iscsitrace.wording.parts import BY_NAME, Part
+
+SORTS: Final = ("number", "throughput", "IOPS", "p99", "queue depth", "idle", "retransmissions")
+
+
+@dataclass
+class Choice:
+    """The choices, and the state of the input."""
+
+    sort: str = "number"
+    is_paused: bool = False
+    session: int | None = None
+    """The session whose connections are shown; None shows all sessions."""
+    row: int = 0
+    note: str = ""
+    source: str = ""
+    is_over: bool = False
+    quiet_s: float = 0.0
+
+
+def sorted_lines(report: Report, choice: Choice) -> list[WatchLine]:
+    """The lines of the table, in the chosen order."""
+    if choice.session is None:
+        lines = report.sessions
+    else:
+        lines = [line for line in report.connections if line.names["session"] == choice.session]
+    keys: dict[str, Any] = {
+        "number": lambda line: line.number,
+        "throughput": lambda line: -(line.load.read_bytes + line.load.write_bytes),
+        "IOPS": lambda line: -line.load.task_count,
+        "p99": lambda line: -(line.load.latency_ns[tail(line.load.latency_ns)] or 0),
+        "queue depth": lambda line: -(line.load.queue_depth_max or 0),
+        "idle": lambda line: -((line.budget.idle_fraction or 0) if line.budget else 0),
+        "retransmissions": lambda line: -line.retransmitted,
+    }
+    return sorted(lines, key=keys[choice.sort])
+
 
 BAD: Final = "bold #D55E00"
 DIM: Final = "dim"
@@ -216,7 +263,7 @@ def _hangs(report: Report) -> list[Text]:
         (line for line in report.sessions if line.hang.is_shown), key=lambda line: -line.hang.no_progress_ns
     )
     shown = hanging[:_HANGS_SHOWN]
-    lines = [Text(f"! {sentence(line.number, line.hang, line.open_task_count)}", style=BAD) for line in shown]
+    lines = [Text(f"! {hang_sentence(line.number, line.hang, line.open_task_count)}", style=BAD) for line in shown]
     if len(hanging) > len(shown):
         more = wording.count(len(hanging) - len(shown), "more session")
         lines.append(Text(f"! {more} without progress", style=BAD))

@@ -16,7 +16,7 @@ import numpy as np
 
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.diagnosis.headline import Headline, Verdict
-from iscsitrace.relate.replacements import over
+from iscsitrace.relate.stories import sessions_over
 from iscsitrace.tables.live_pass import SECOND_NS, Settings
 from iscsitrace.tables.memory import cycles_freed
 from iscsitrace.tables.nulls import known
@@ -37,7 +37,7 @@ def current(recent: TraceTables, now_ns: int) -> Callable[[str], Table]:
     before_ns = now_ns - Settings().keep_ns
     numbers = sessions.raw("session")
     in_flight = cycles.raw("session")[~known(cycles, "status")]
-    is_over = np.isin(numbers, [*over(sessions, before_ns, "logout", "refused")])
+    is_over = np.isin(numbers, [*sessions_over(sessions, before_ns, "logout", "refused")])
     gone = numbers[is_over & (sessions.raw("time_last_ns") < before_ns) & ~np.isin(numbers, in_flight)]
     connections = recent.table("connections")
     left = connections.raw("connection")[np.isin(connections.raw("session"), gone)]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from iscsitrace.watch.columns import clock, count, latency, milliseconds, rate, size
-from iscsitrace.watch.figures import WatchLine
-from iscsitrace.watch.hangs import sentence
-from iscsitrace.watch.names import joined, session_names
+from iscsitrace.watch.columns import clock, count, joined, latency, milliseconds, rate, session_names, size
+from iscsitrace.watch.figures import WatchLine, hang_sentence
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.cells import percent
@@ -34,7 +32,7 @@ def lines_of(report: Report) -> list[str]:
     if more := len(report.present[0]) - len(listed):
         lines.append(f"  {wording.count(more, 'more session')}, less busy than these")
     hanging = [line for line in listed if line.hang.is_shown]
-    lines += [f"  {sentence(line.number, line.hang, line.open_task_count)}" for line in hanging]
+    lines += [f"  {hang_sentence(line.number, line.hang, line.open_task_count)}" for line in hanging]
     for found in report.findings:
         if found.since_ns == report.to_ns:
             cost = f", {found.cost}" if found.cost else ""

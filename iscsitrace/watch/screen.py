@@ -21,8 +21,7 @@ from textual.widgets import Footer, Static
 
 from iscsitrace.errors import IscsitraceError, OutputExists
 from iscsitrace.recording.silence import Silence
-from iscsitrace.watch.board import render, style_of
-from iscsitrace.watch.choice import SORTS, Choice, sorted_lines
+from iscsitrace.watch.board import SORTS, Choice, render, sorted_lines, style_of
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.watcher import Report, Watcher
 from iscsitrace.wording.parts import PARTS

@@ -15,28 +15,29 @@ from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.measure import budget, waits
 from iscsitrace.measure import capture_health as health
 from iscsitrace.measure.waits import Waits
-from iscsitrace.relate.replacements import over
+from iscsitrace.relate.stories import sessions_over
 from iscsitrace.tables.live_pass import Live, Pace, PassView
 from iscsitrace.tables.memory import Trimmer
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import SCHEMA_VERSION
-from iscsitrace.watch.distribution import Distribution
 from iscsitrace.watch.figures import (
+    NO_HANG,
     NO_LOAD,
     NOTHING,
+    Hang,
     IntervalLoad,
     Transport,
     WatchLine,
     busiest,
+    hang_of,
     load_of,
     loads_of,
     transports_of,
 )
 from iscsitrace.watch.findings import CurrentFindings, SessionFinding
-from iscsitrace.watch.hangs import NO_HANG, Hang, hang_of
 from iscsitrace.watch.meters import Meters
 from iscsitrace.watch.quiet import Quiet, is_closed
-from iscsitrace.watch.totals import Totals
+from iscsitrace.watch.totals import Distribution, Totals
 from iscsitrace.wording.cells import endpoint
 
 PATIENCE_S = 0.2
@@ -210,7 +211,7 @@ class Watcher:
         length_ns = view.to_ns - view.from_ns
         budgets = budget.of_connections(trace.budget)
         kind = (length_ns, is_last, self.live.pace.is_reduced)
-        past = over(trace.sessions, view.from_ns, "refused")
+        past = sessions_over(trace.sessions, view.from_ns, "refused")
         quiet = self._quiet.update(view, budgets, kind) & self._lines.keys()
         quiet -= {
             number

@@ -70,14 +70,14 @@ def test_twenty_mirrored_writes_are_printed_and_all_in_a_document(
     trace = {name: table(name) for name in ("connections", "sessions", "cycles")}
     read_as(SimpleNamespace(table=trace.__getitem__), monkeypatch)
     monkeypatch.setattr("iscsitrace.relate.mirrors.account.of_trace", lambda _: [])
-    arguments = told("iscsitrace.relate.mirrors.tables.largest_skews", f"mirrors {options} a.pcap")
+    arguments = told("iscsitrace.relate.mirrors.writes.largest_skews", f"mirrors {options} a.pcap")
     assert arguments[-1] == {"slower_ns": slower_ns, "top": top}
 
 
 def test_a_comparison_is_of_the_sessions_that_are_named(told: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CaptureInput, "read", lambda self, _: SimpleNamespace(table=self.sources))
     monkeypatch.setattr("iscsitrace.compare.sides.sides_of", lambda source: source)
-    name = "iscsitrace.compare.matching.match"
+    name = "iscsitrace.compare.sides.match"
     assert told(name, "diff a.pcap b.pcap") == (("a.pcap",), ("b.pcap",), None, None)
     named = told(name, "diff --session-b 0 --session-a 3 a.pcap -")
     assert named == (("a.pcap",), ("-",), 3, 0)
@@ -247,7 +247,7 @@ def test_a_world_is_shown_until_a_signal_and_its_links_logged(monkeypatch: pytes
         shown.append("removed")
 
     monkeypatch.setattr("iscsitrace.lab.real.up", up)
-    monkeypatch.setattr("iscsitrace.lab.real_truth.of_links", lambda access, paths: {"links": [access, paths]})
+    monkeypatch.setattr("iscsitrace.lab.real.of_links", lambda access, paths: {"links": [access, paths]})
     monkeypatch.setattr("iscsitrace.show.run_results.show_hosts", shown.append)
     monkeypatch.setattr("iscsitrace.show.run_results.show_all_links", shown.append)
     log = tmp_path / "log.json"
@@ -375,7 +375,7 @@ def test_a_snaplen_is_measured_on_an_interface_or_in_captures(monkeypatch: pytes
 
     monkeypatch.setattr("iscsitrace.recording.capture.advise_snaplen", measure)
     monkeypatch.setattr("iscsitrace.recording.capture.advise_snaplen_of", measure_of)
-    monkeypatch.setattr("iscsitrace.recording.dumpcap.capture_by", by_itself)
+    monkeypatch.setattr("iscsitrace.recording.interfaces.capture_by", by_itself)
     shown = run("capture", "-i", "eth0", "-s", "advise", "-a", "duration:3", "--json")
     assert json.loads(shown.output) == {"schema": 1, "packet_count": 7, "dropped_count": 2}
     assert calls == [("never", ["eth0"]), ("eth0", 3 * 10**9, False)]

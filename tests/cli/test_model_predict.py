@@ -16,8 +16,8 @@ from matplotlib.container import ErrorbarContainer
 
 from iscsitrace.cli import main
 from iscsitrace.fit.fitted import from_document
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.model.what_if import ask
 from iscsitrace.plots import model, style
 from iscsitrace.plots.model_curves import Curve, MeasuredMarks, ModelCurves, axis_of, of_answers

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from iscsitrace.cli import main
-from iscsitrace.relate.attributes import NAMES
+from iscsitrace.relate.loads import NAMES
 from iscsitrace.show.loads import HEADINGS
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "guests"

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import iscsitrace
 from iscsitrace.cli import main
-from iscsitrace.compare import differences, matching, sides
+from iscsitrace.compare import differences, sides
 from iscsitrace.compare.differences import ELSE, Explanation, explain
+from iscsitrace.compare.sides import match, why_not
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fit.measurement import Measured
 from iscsitrace.fit.situation import Situation
@@ -78,7 +79,7 @@ def only_side(capture: Path) -> sides.Side:
 
 def explained(one: Path, other: Path) -> Explanation:
     a, b = only_side(one), only_side(other)
-    assert matching.why_not(a, b) is None
+    assert why_not(a, b) is None
     assert a.measured
     assert b.measured
     return explain(a.measured, b.measured)
@@ -245,15 +246,15 @@ def numbers(*listed: sides.Side) -> dict[int, sides.Side]:
 def test_sessions_with_the_same_work_are_compared() -> None:
     a = numbers(side(0, "write", moved=5_000), side(1, "read"), side(2, "read", "other", 900))
     b = numbers(side(0, "read", "other"), side(3, "read", "third", 4_000))
-    found = matching.match(a, b)
+    found = match(a, b)
     assert [each.session for each in found] == [2, 0], "same operation, same target"
-    found = matching.match(a, numbers(side(3, "read", "third", 4_000)))
+    found = match(a, numbers(side(3, "read", "third", 4_000)))
     assert [each.session for each in found] == [1, 3], "the busiest reader"
-    found = matching.match(a, numbers(side(3, "write", "third", 4_000)))
+    found = match(a, numbers(side(3, "write", "third", 4_000)))
     assert [each.session for each in found] == [0, 3]
     # a session that moved next to nothing is not meant
-    assert matching.match(numbers(side(0, "write", moved=5_000), side(1, moved=1)), b)[0].session == 0
-    assert [each.session for each in matching.match(a, b, 1, 3)] == [1, 3]
+    assert match(numbers(side(0, "write", moved=5_000), side(1, moved=1)), b)[0].session == 0
+    assert [each.session for each in match(a, b, 1, 3)] == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -268,7 +269,7 @@ def test_a_missing_session_is_reported(
     a: list[sides.Side], b: list[sides.Side], number: int | None, message: str
 ) -> None:
     with pytest.raises(InputInvalid, match=f"^{message}$"):
-        matching.match(numbers(*a), numbers(*b), number)
+        match(numbers(*a), numbers(*b), number)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,7 @@ def test_a_missing_session_is_reported(
     ],
 )
 def test_captures_that_cannot_be_compared_are_reported(a: sides.Side, b: sides.Side, reason: str) -> None:
-    assert (matching.why_not(a, b) or "").startswith(reason)
+    assert (why_not(a, b) or "").startswith(reason)
 
 
 # --- the command

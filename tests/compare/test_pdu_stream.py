@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.compare.dissection import ShownPdu
-from iscsitrace.compare.second_opinion import PduStream, least_length
+from iscsitrace.compare.second_opinion import PduStream, ShownPdu, least_length
 
 COMMAND, DATA_IN = 0x01, 0x25
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.compare.dissection import Dissection, Frame, ShownPdu
-from iscsitrace.compare.second_opinion import EXPLANATIONS, Comparison, compare
+from iscsitrace.compare.second_opinion import EXPLANATIONS, Comparison, Dissection, Frame, ShownPdu, compare
 from tests.support.tables_by_hand import table
 
 COMMAND, DATA_IN = 0x01, 0x25

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from iscsitrace import Trace
-from iscsitrace.compare import differences, matching, sides
+from iscsitrace.compare import differences, sides
+from iscsitrace.compare.sides import match
 from iscsitrace.diagnosis.examination import Diagnosis, examine
 from iscsitrace.diagnosis.registry import PROBLEMS
 from iscsitrace.errors import InputInvalid
@@ -266,7 +267,7 @@ def _of_gains(grid: Grid, subject: str) -> Iterator[Said]:
 def of_diff(trace: Trace) -> Iterator[Said]:
     """``diff`` of a capture with itself."""
     for number, side in sides.sides_of(trace.table).items():
-        a, b = matching.match({number: side}, {number: side}, None, None)
+        a, b = match({number: side}, {number: side}, None, None)
         explanation = differences.explain(a.measured, b.measured) if a.measured and b.measured else None
         shown = {
             row[0]: row[1]

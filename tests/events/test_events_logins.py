@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.relate.offers import do_not_agree
+from iscsitrace.measure.parameters import do_not_agree
 from iscsitrace.relate.portals import portal, targets
 from tests.events.test_events_tcp import events
 from tests.support.histories import Told, at

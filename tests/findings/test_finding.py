@@ -17,7 +17,7 @@ from iscsitrace.findings import NEEDED
 from iscsitrace.findings.finding import Finding, in_order, shown
 from iscsitrace.findings.times import FindingSpans
 from iscsitrace.measure.grouping import TABLES
-from iscsitrace.measure.stretches import Stretches
+from iscsitrace.measure.session import Stretches
 from iscsitrace.wording import amounts as wording
 from tests.support.calls import calls_of
 from tests.support.story import SECOND, Story

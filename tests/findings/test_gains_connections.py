@@ -12,7 +12,7 @@ from iscsitrace.diagnosis.examination import examine
 from iscsitrace.findings import NEEDED
 from iscsitrace.fit.measurement import Measured, measure
 from iscsitrace.measure import grouping
-from iscsitrace.model.queueing import commands_per_ns
+from iscsitrace.model.pipeline import commands_per_ns
 from tests.support.runs import Runs
 
 # one connection and one task, or 16 tasks that a window holds up; a second or more each

@@ -9,11 +9,11 @@ import pytest
 
 import iscsitrace
 from iscsitrace.cli.options import COMMAND_ATTRIBUTES, SESSION_ATTRIBUTES
-from iscsitrace.diagnosis import belonging, verdict_groups
+from iscsitrace.diagnosis import verdict_groups
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.diagnosis.verdict_groups import ELSEWHERE, Group, VerdictGroups
 from iscsitrace.findings import NEEDED
-from iscsitrace.relate.attributes import NAMES
+from iscsitrace.relate.loads import NAMES
 from tests.relate.test_volumes import NAA, Host
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session
@@ -54,7 +54,7 @@ def three_initiators() -> Host:
 
 
 def test_the_names_are_those_of_the_command_line() -> None:
-    assert sorted(belonging.NAMES) == sorted(SESSION_ATTRIBUTES)
+    assert sorted(verdict_groups.NAMES) == sorted(SESSION_ATTRIBUTES)
     assert sorted(NAMES) == sorted(COMMAND_ATTRIBUTES)
 
 
@@ -75,7 +75,7 @@ def test_the_group_that_lost_most_is_the_first() -> None:
     assert (found.has_shared, found.absent_count) == (False, 0)
 
 
-@pytest.mark.parametrize("name", belonging.NAMES)
+@pytest.mark.parametrize("name", verdict_groups.NAMES)
 def test_no_time_is_lost_twice_or_forgotten(name: str) -> None:
     host = three_initiators()
     verdicts = host.diagnosis().stories.verdicts

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.fit.cycle_waits import CycleWaits, _instants
+from iscsitrace.fit.judgement import CycleWaits, _instants
 from iscsitrace.measure.spans import Commands, CycleSpans
 from tests.support.tables_by_hand import table
 

@@ -24,9 +24,8 @@ from iscsitrace.fit.points import Point, Seen
 from iscsitrace.fit.regression import fit
 from iscsitrace.fit.steady import NEEDED, points
 from iscsitrace.lab import simulation
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting
-from iscsitrace.model.uncertainty import predict_with
+from iscsitrace.model.uncertainty import Estimate, predict_with
 from tests.support.tables_by_hand import MS
 
 KIB = 1 << 10

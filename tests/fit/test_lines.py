@@ -10,8 +10,8 @@ import pytest
 from iscsitrace.fit.points import Point, Seen
 from iscsitrace.fit.steady import with_lines
 from iscsitrace.measure.line import Line, times_by_line
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting
+from iscsitrace.model.uncertainty import Estimate
 from tests.support.tables_by_hand import MS, table
 
 exact = Estimate.exact

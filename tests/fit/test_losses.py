@@ -18,9 +18,9 @@ from iscsitrace.fit.points import Losses, Point
 from iscsitrace.fit.rivalry import Candidate, Rivalry, compare
 from iscsitrace.fit.steady import NEEDED, survey
 from iscsitrace.fit.steady import points as steady_points
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.rivals import RIVALS, Rival
 from iscsitrace.model.setting import Setting
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.show import model_fit as tables
 from tests.fit.test_sweep import point
 from tests.support.recordings import recorded_captures

@@ -24,9 +24,9 @@ from iscsitrace.fit.points import Fit, Point, Seen
 from iscsitrace.fit.regression import fit
 from iscsitrace.fit.steady import NEEDED, points
 from iscsitrace.lab import simulation
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.prediction import predict
 from iscsitrace.model.setting import Setting, Solicitation
+from iscsitrace.model.uncertainty import Estimate
 from tests.support.tables_by_hand import MS
 
 KIB = 1 << 10

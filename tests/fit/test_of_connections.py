@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.fit.of_connections import modelled
+from iscsitrace.fit.paid import throughput_of_each
 from iscsitrace.fit.points import OfConnection, Point
 from iscsitrace.fit.regression import fit
-from iscsitrace.model.estimate import Estimate
+from iscsitrace.model.uncertainty import Estimate
 from tests.fit.test_sweep import KIB, C, point
 from tests.support.tables_by_hand import MS
 
@@ -27,12 +27,12 @@ def connections(*delays_ms: float | None) -> tuple[OfConnection, ...]:
 def fitted(made: Point, *delays_ms: float | None, **setting: Any) -> tuple[float | None, ...]:
     own = replace(made, connections=connections(*delays_ms), setting=replace(made.setting, **setting))
     # the other points, of one command at a time, decide k, s and C
-    return modelled(fit([point(1.0), point(4.0), point(8.0), point(4.0, 256), own]), 4)
+    return throughput_of_each(fit([point(1.0), point(4.0), point(8.0), point(4.0, 256), own]), 4)
 
 
 def test_one_connection_has_all_of_the_session() -> None:
     result = fit([point(1.0), replace(point(8.0), connections=connections(8.0))])
-    assert modelled(result, 1) == (result.models[1].throughput_bytes_per_s,)
+    assert throughput_of_each(result, 1) == (result.models[1].throughput_bytes_per_s,)
 
 
 def test_each_connection_pays_its_own_delay() -> None:
@@ -62,4 +62,4 @@ def test_an_unknown_delay_and_a_mirror_have_none() -> None:
     result = fit([point(1.0), replace(point(8.0), connections=connections(8.0))])
     mirror = replace(result.points[1].setting, operation="write", target_delays_ns=(MS, 8.0 * MS))
     points = (result.points[0], replace(result.points[1], setting=mirror))
-    assert modelled(replace(result, points=points), 1) == (None,)
+    assert throughput_of_each(replace(result, points=points), 1) == (None,)

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.fit import parameters
 from iscsitrace.fit.fitted import from_document
 from iscsitrace.fit.points import Fit, Point, Seen
-from iscsitrace.fit.regression import fit
+from iscsitrace.fit.regression import _of_regression, _pooled, _rate, _scaled, fit
 from iscsitrace.measure.line import Line
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting, Solicitation
+from iscsitrace.model.uncertainty import Estimate
 from tests.support.tables_by_hand import MS
 
 exact = Estimate.exact
@@ -49,33 +48,33 @@ def close(value: float) -> Any:
 
 def test_a_pooled_value_is_the_mean_by_weight() -> None:
     """Shares of a quarter and three quarters; the half widths are 4 and 8."""
-    pooled = parameters._pooled([about(10, 4), about(10, 8)], [1, 3])
+    pooled = _pooled([about(10, 4), about(10, 8)], [1, 3])
     within = sqrt((4 / 4) ** 2 + (3 * 8 / 4) ** 2)
     assert pooled == Estimate(10, close(10 - within), close(10 + within), "packets")
-    alone = parameters._pooled([about(3, 1)], [5])
+    alone = _pooled([about(3, 1)], [5])
     assert alone == Estimate(3, 2, 4, "packets")
 
 
 def test_parts_that_scatter_widen_the_interval_of_their_mean() -> None:
     """The standard error of the mean of two, by Student's t with one degree of freedom."""
-    pooled = parameters._pooled([about(10, 0), about(20, 0)], [1, 3])
+    pooled = _pooled([about(10, 0), about(20, 0)], [1, 3])
     variance = (1 / 4 * 7.5**2 + 3 / 4 * 2.5**2) * 2
     assert (pooled.value, pooled.low) == (17.5, 0)
     assert pooled.high == close(17.5 + 12.7062 * sqrt(variance / 2))
-    three = parameters._pooled([about(99, 0), about(100, 0), about(101, 0)], [1, 1, 1])
+    three = _pooled([about(99, 0), about(100, 0), about(101, 0)], [1, 1, 1])
     assert (three.low, three.high) == (close(100 - 4.3027 / sqrt(3)), close(100 + 4.3027 / sqrt(3)))
 
 
 def test_a_rate_has_an_interval_as_wide_as_a_factor() -> None:
     """2 ns for each byte."""
-    assert parameters._rate(2, 2, "fit") == Estimate(close(5e8), close(5e8 / e), close(5e8 * e), "fit")
-    assert parameters._rate(3, 3, "fit") == Estimate(close(1e9 / 3), close(1e9 / 3 / e), close(1e9 / 3 * e), "fit")
-    assert parameters._rate(2, 99, "fit") == Estimate(close(5e8), close(5e5), close(5e11), "fit")
-    assert parameters._of_regression("c_bytes_per_s", 2, 2) == parameters._rate(2, 2, "fit")
-    assert parameters._of_regression("s_ns", 2, 3) == Estimate(2, 0, 5, "fit")
+    assert _rate(2, 2, "fit") == Estimate(close(5e8), close(5e8 / e), close(5e8 * e), "fit")
+    assert _rate(3, 3, "fit") == Estimate(close(1e9 / 3), close(1e9 / 3 / e), close(1e9 / 3 * e), "fit")
+    assert _rate(2, 99, "fit") == Estimate(close(5e8), close(5e5), close(5e11), "fit")
+    assert _of_regression("c_bytes_per_s", 2, 2) == _rate(2, 2, "fit")
+    assert _of_regression("s_ns", 2, 3) == Estimate(2, 0, 5, "fit")
     # a share is 1 at most
-    assert parameters._of_regression("stall_share", 0.75, 0.5) == Estimate(0.75, 0.25, 1, "fit")
-    assert parameters._scaled(about(4, 1), 0.5) == Estimate(2, 1.5, 2.5, "packets")
+    assert _of_regression("stall_share", 0.75, 0.5) == Estimate(0.75, 0.25, 1, "fit")
+    assert _scaled(about(4, 1), 0.5) == Estimate(2, 1.5, 2.5, "packets")
 
 
 # --- from the packets

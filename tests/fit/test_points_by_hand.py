@@ -14,9 +14,9 @@ from iscsitrace.fit.paid import Paid
 from iscsitrace.fit.points import Point, Seen, of_operation
 from iscsitrace.fit.socket import Socket
 from iscsitrace.fit.steady import join
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.prediction import changed
 from iscsitrace.model.setting import Setting
+from iscsitrace.model.uncertainty import Estimate
 from tests.support.tables_by_hand import MS, table
 
 exact = Estimate.exact

@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from iscsitrace.cli import main
-from iscsitrace.compare import matching, sides
+from iscsitrace.compare import sides
+from iscsitrace.compare.sides import why_not
 from iscsitrace.findings.finding import AdviceGain, Finding
 from iscsitrace.fit.gain import OF_A_COMMAND, Change, Gain, of_session
 from iscsitrace.fit.measurement import Measured, measure
@@ -204,7 +205,7 @@ def test_reads_with_few_writes_among_them_are_reads() -> None:
     mixed = side_of(beside_each_other(20, 10))
     assert (mixed.operation, mixed.measured) == ("block", None)
     for side in (more, mixed):
-        reason = matching.why_not(side, few) or ""
+        reason = why_not(side, few) or ""
         assert reason.startswith("session 0 of the first capture mixes reads and writes"), side.operation
 
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.fit.left_out import apart
 from iscsitrace.fit.points import OfConnection, Point, Seen
-from iscsitrace.fit.sweep import Sweep, SweptCapture, sweeps
-from iscsitrace.model.estimate import Estimate
+from iscsitrace.fit.sweep import Sweep, SweptCapture, apart, sweeps
 from iscsitrace.model.setting import Setting, Solicitation
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.show import model_fit as tables
 from iscsitrace.show.document import Grid

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.fleet import places
 from iscsitrace.fleet.captures import Capture, Tap, taps_of
-from iscsitrace.fleet.plan import Destination, plan
+from iscsitrace.fleet.rows import DECLARED, columns_of
+from iscsitrace.fleet.task import Destination, plan
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support import rings
 
 
-@pytest.mark.parametrize("name", places.DECLARED)
+@pytest.mark.parametrize("name", DECLARED)
 def test_every_table_has_a_first_frame_and_a_first_time_or_none(name: str) -> None:
-    frames, times = places.columns_of(name)
-    columns = [column.name for column in places.DECLARED[name].columns]
+    frames, times = columns_of(name)
+    columns = [column.name for column in DECLARED[name].columns]
     if not frames:
         assert not any("frame" in each for each in columns) or name == "senders"
     if not times:

@@ -19,9 +19,8 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import history
 from iscsitrace.fleet.captures import Tap
 from iscsitrace.fleet.local_pool import LocalPool
-from iscsitrace.fleet.plan import Destination, Work
 from iscsitrace.fleet.run import Watch, run
-from iscsitrace.fleet.task import TaskOutcome, execute
+from iscsitrace.fleet.task import Destination, TaskOutcome, Work, execute
 from tests.support import rings
 from tests.support.transport import Packet
 

@@ -16,12 +16,10 @@ from pyarrow import parquet
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fleet import history, task
-from iscsitrace.fleet import plan as plan_module
 from iscsitrace.fleet.captures import Capture, Tap
 from iscsitrace.fleet.history import TapHistory
-from iscsitrace.fleet.plan import Destination, plan
 from iscsitrace.fleet.store import Manifest, Superseded, TapStore
-from iscsitrace.fleet.task import execute
+from iscsitrace.fleet.task import Destination, execute, plan
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support import rings
 from tests.support.capture_file import write_pcapng
@@ -37,7 +35,7 @@ def test_a_ring_cut_anywhere_has_the_rows_of_one_pass(
     packets = rings.traffic(seed)
     files = rings.cut(tmp_path / "ring", packets, rings.random_borders(packets, pieces, seed))
     # several tasks for a ring: two files each
-    monkeypatch.setattr(plan_module, "TASK_CAPTURES", 2)
+    monkeypatch.setattr(task, "TASK_CAPTURES", 2)
     outcomes = rings.read_ring(tmp_path / "data", tmp_path / "ring")
     assert len(outcomes) == (pieces + 1) // 2
     trace = rings.whole(tmp_path, packets)
@@ -69,7 +67,7 @@ def test_a_row_is_on_its_day_and_names_the_capture_of_its_first_frame(tmp_path: 
 @pytest.mark.parametrize(("suffix", "count"), [("", 2), (".gz", 16), (".ZST", 16)])
 def test_compressed_captures_are_tasks_by_what_they_hold(suffix: str, count: int) -> None:
     captures = [Capture(f"eth0_{number:05}.pcap{suffix}", "", 100, 0) for number in range(16)]
-    works = plan_module._works(Destination(Path(), "run", (), "1", 800), captures, None, rewinds=False)
+    works = task._works(Destination(Path(), "run", (), "1", 800), captures, None, rewinds=False)
     assert [len(work.captures) for work in works] == [16 // count] * count
 
 
@@ -223,7 +221,7 @@ def test_a_commit_that_was_interrupted_is_completed_or_never_happened(
     for path in aside:
         path.rename(tmp_path / "ring" / path.name)
     # the first of two tasks is interrupted: its rows are settled
-    monkeypatch.setattr(plan_module, "TASK_CAPTURES", 1)
+    monkeypatch.setattr(task, "TASK_CAPTURES", 1)
 
     class Killed(BaseException):
         pass

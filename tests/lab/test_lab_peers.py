@@ -18,7 +18,16 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab import initiators, peers
+from iscsitrace.lab import peers
+from iscsitrace.lab.actors import (
+    _conformance,
+    iscsi_inq,
+    iscsi_ls,
+    iscsi_perf,
+    iscsi_readcapacity16,
+    iscsi_test_cu,
+    qemu_img,
+)
 from iscsitrace.lab.namespaces import EndSettings, network
 from iscsitrace.lab.peers import ChapAccount, Target
 from iscsitrace.lab.places import HERE, Place
@@ -38,11 +47,11 @@ targets = pytest.mark.parametrize("make", [peers.tgt, peers.istgt], ids=["tgt", 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_target_on_loopback(make: TargetMaker, address: str) -> None:
     with make(HERE, lun_bytes=32 * MIB, address=address) as target:
-        (listed,) = initiators.iscsi_ls(HERE, target.discovery_url, limit_s=LS_LIMIT_S[make])
+        (listed,) = iscsi_ls(HERE, target.discovery_url, limit_s=LS_LIMIT_S[make])
         assert (listed.name, listed.portal) == (target.name, target.portal)
         assert any(line.startswith(f"Lun:{target.lun} Type:DIRECT_ACCESS") for line in listed.luns)
-        assert initiators.iscsi_readcapacity16(HERE, target.url) == (32 * MIB // 512, 512)
-        inquiry = initiators.iscsi_inq(HERE, target.url)
+        assert iscsi_readcapacity16(HERE, target.url) == (32 * MIB // 512, 512)
+        inquiry = iscsi_inq(HERE, target.url)
         assert inquiry["Peripheral Device Type"] == "DIRECT_ACCESS"
         assert inquiry["Vendor"] == VENDORS[make]
         assert target.process.is_running
@@ -58,9 +67,9 @@ def test_written_data_is_in_the_file_and_is_read_back(make: TargetMaker, tmp_pat
     image, copy = tmp_path / "image", tmp_path / "copy"
     image.write_bytes(content)
     with make(HERE, lun_bytes=len(content)) as target:
-        initiators.qemu_img(HERE, "convert", "-n", "-f", "raw", "-O", "raw", str(image), target.url)
+        qemu_img(HERE, "convert", "-n", "-f", "raw", "-O", "raw", str(image), target.url)
         assert hashlib.sha256(target.file.read_bytes()).digest() == hashlib.sha256(content).digest()
-        initiators.qemu_img(HERE, "convert", "-f", "raw", "-O", "raw", target.url, str(copy))
+        qemu_img(HERE, "convert", "-f", "raw", "-O", "raw", target.url, str(copy))
     assert copy.read_bytes() == content
 
 
@@ -69,12 +78,12 @@ def test_written_data_is_in_the_file_and_is_read_back(make: TargetMaker, tmp_pat
 def test_chap(make: TargetMaker) -> None:
     account = ChapAccount("initiator", "secret7143secret")
     with make(HERE, lun_bytes=MIB, account=account) as target:
-        assert initiators.iscsi_readcapacity16(HERE, target.url)[0] == MIB // 512
+        assert iscsi_readcapacity16(HERE, target.url)[0] == MIB // 512
         for url in (target.url.replace("%secret7143", "%secret1994"), target.url.replace("initiator%", "other%")):
             with pytest.raises(ToolMissing, match="Authentication failure"):
-                initiators.iscsi_inq(HERE, url)
+                iscsi_inq(HERE, url)
         with pytest.raises(ToolMissing, match="iscsi-inq failed"):
-            initiators.iscsi_inq(HERE, target.url.replace("initiator%secret7143secret@", ""))
+            iscsi_inq(HERE, target.url.replace("initiator%secret7143secret@", ""))
 
 
 RUN = """
@@ -121,7 +130,7 @@ def test_several_targets_side_by_side() -> None:
         peers.tgt(HERE, lun_bytes=2 * MIB) as two,
         peers.istgt(HERE, lun_bytes=3 * MIB) as three,
     ):
-        sizes = [initiators.iscsi_readcapacity16(HERE, each.url)[0] * 512 for each in (one, two, three)]
+        sizes = [iscsi_readcapacity16(HERE, each.url)[0] * 512 for each in (one, two, three)]
         assert sizes == [1 * MIB, 2 * MIB, 3 * MIB]
 
 
@@ -135,15 +144,15 @@ def test_a_target_in_a_namespace_read_from_another(make: TargetMaker) -> None:
             assert target.portal == f"{place.address}:3260"
             assert other.portal == f"[{place.address_v6}]:3260"
             received = received_bytes(initiator)
-            result = initiators.iscsi_perf(initiator, target.url, queue_depth=4, block_count=16, seconds=1)
+            result = iscsi_perf(initiator, target.url, queue_depth=4, block_count=16, seconds=1)
             received = received_bytes(initiator) - received
             assert result.read_bytes == 8192
             # what it read came over this cable, in about a second
             assert received > 0.5 * result.throughput_bytes_per_s > 0
-            assert initiators.iscsi_readcapacity16(initiator, other.url)[0] == MIB // 512
+            assert iscsi_readcapacity16(initiator, other.url)[0] == MIB // 512
             # and it is not reachable from outside
             with pytest.raises(ToolMissing, match="iscsi-inq"):
-                initiators.iscsi_inq(HERE, target.url, limit_s=1)
+                iscsi_inq(HERE, target.url, limit_s=1)
 
 
 def received_bytes(place: Place) -> int:
@@ -174,9 +183,9 @@ def test_conformance_tests_run_as_listed() -> None:
     names = {line.strip().rpartition(".")[2] for line in listed.splitlines() if "Read10." in line}
     assert names
     with peers.tgt(HERE, lun_bytes=32 * MIB) as target:
-        tests = initiators.iscsi_test_cu(HERE, target.url, tests="SCSI.Read10")
+        tests = iscsi_test_cu(HERE, target.url, tests="SCSI.Read10")
         with pytest.raises(ToolMissing, match="did not run to its end"):
-            initiators.iscsi_test_cu(HERE, target.discovery_url + "/iqn.2001-04.com.example:other/1", tests="SCSI")
+            iscsi_test_cu(HERE, target.discovery_url + "/iqn.2001-04.com.example:other/1", tests="SCSI")
     assert {test.suite for test in tests} == {"Read10"}
     assert {test.name for test in tests} == names
     assert all(test.has_passed for test in tests)
@@ -204,7 +213,7 @@ Run Summary:    Type  Total    Ran Passed Failed Inactive
 
 
 def test_conformance_results_are_parsed() -> None:
-    simple, beyond, unmap, other, reset = initiators._conformance(CONFORMANCE)
+    simple, beyond, unmap, other, reset = _conformance(CONFORMANCE)
     assert (simple.suite, simple.name, simple.has_passed, simple.skipped) == ("GetLBAStatus", "Simple", True, ())
     assert (beyond.name, beyond.has_passed) == ("BeyondEol", False)
     assert beyond.failed == ("GET_LBA_STATUS successful but should have failed",)
@@ -237,11 +246,11 @@ def test_a_target_that_cannot_listen_reports_the_cause() -> None:
 def test_no_server_on_the_port() -> None:
     port = HERE.free_port("127.0.0.1")
     with pytest.raises(ToolMissing, match=r"found no target at iscsi://user@127.0.0.1:\d+: .*refused"):
-        initiators.iscsi_ls(HERE, f"iscsi://user%secretsecret@127.0.0.1:{port}")
+        iscsi_ls(HERE, f"iscsi://user%secretsecret@127.0.0.1:{port}")
     with pytest.raises(ToolMissing, match="iscsi-perf failed"):
-        initiators.iscsi_perf(HERE, f"iscsi://127.0.0.1:{port}/iqn.2001-04.com.example:lab/1", seconds=1)
+        iscsi_perf(HERE, f"iscsi://127.0.0.1:{port}/iqn.2001-04.com.example:lab/1", seconds=1)
     with pytest.raises(ToolMissing, match=r"qemu-img failed: .*connect"):
-        initiators.qemu_img(HERE, "info", f"iscsi://127.0.0.1:{port}/iqn.2001-04.com.example:lab/1")
+        qemu_img(HERE, "info", f"iscsi://127.0.0.1:{port}/iqn.2001-04.com.example:lab/1")
 
 
 @pytest.mark.parametrize(
@@ -250,9 +259,9 @@ def test_no_server_on_the_port() -> None:
         (lambda: peers.tgt(HERE, lun_bytes=MIB).__enter__(), "tgt"),
         (lambda: peers.istgt(HERE, lun_bytes=MIB).__enter__(), "istgt"),
         (lambda: peers.iperf3_server(HERE).__enter__(), "iperf3"),
-        (lambda: initiators.iscsi_ls(HERE, "iscsi://127.0.0.1"), "libiscsi-bin"),
-        (lambda: initiators.iscsi_perf(HERE, "iscsi://127.0.0.1/iqn/1"), "libiscsi-bin"),
-        (lambda: initiators.qemu_img(HERE, "info", "iscsi://127.0.0.1/iqn/1"), "qemu-utils"),
+        (lambda: iscsi_ls(HERE, "iscsi://127.0.0.1"), "libiscsi-bin"),
+        (lambda: iscsi_perf(HERE, "iscsi://127.0.0.1/iqn/1"), "libiscsi-bin"),
+        (lambda: qemu_img(HERE, "info", "iscsi://127.0.0.1/iqn/1"), "qemu-utils"),
     ],
     ids=["tgt", "istgt", "iperf3", "iscsi-ls", "iscsi-perf", "qemu-img"],
 )

@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.errors import OutputExists, ToolMissing
-from iscsitrace.lab import tcp_info
 from iscsitrace.lab.namespaces import EndSettings, LabNetwork, Namespace, network
 from iscsitrace.lab.recording import capturing, sampling
-from iscsitrace.lab.sock_diag import SockDiag
+from iscsitrace.lab.sock_diag import SockDiag, tcp_info_of, unpack_tcp_info
 from tests.support import tshark
 from tests.support.lab import needs_root
 
@@ -97,7 +96,7 @@ def test_captures_at_both_ends_of_a_transfer(made: LabNetwork, tmp_path: Path) -
     ):
         transfer(out, into, size)
         # a tail loss probe at most
-        info = tcp_info.of_descriptor(out.fileno())
+        info = tcp_info_of(out.fileno())
     for capture in (near, far):
         assert capture.dropped_count == 0
         fields = tshark.run(
@@ -181,7 +180,7 @@ def test_tcp_info_equals_the_output_of_ss(is_v6: bool, made: LabNetwork) -> None
             with SockDiag(place) as diagnosis:
                 (asked,) = diagnosis.connections()
             shown = ss(place)
-            info = tcp_info.of_descriptor(connection.fileno())
+            info = tcp_info_of(connection.fileno())
             values = dict(re.findall(r"\b(\w+):([\d.]+)", shown))
             compared = 0
             for word, (name, factor) in SS_WORDS.items():
@@ -202,10 +201,10 @@ def test_tcp_info_equals_the_output_of_ss(is_v6: bool, made: LabNetwork) -> None
             assert (asked["local_address"], asked["local_port"]) == local[:2]
             assert (asked["remote_address"], asked["remote_port"]) == remote[:2]
         # and what was really sent: a late ACK makes the kernel probe with a segment it has sent before
-        sent = tcp_info.of_descriptor(out.fileno())
+        sent = tcp_info_of(out.fileno())
         assert int(sent["bytes_sent"]) - int(sent["bytes_retrans"]) == 300_000
-        assert tcp_info.of_descriptor(into.fileno())["bytes_received"] == 300_000
-        assert tcp_info.of_descriptor(into.fileno())["bytes_acked"] == 7_000
+        assert tcp_info_of(into.fileno())["bytes_received"] == 300_000
+        assert tcp_info_of(into.fileno())["bytes_acked"] == 7_000
 
 
 KERNEL_NAMES = {
@@ -245,27 +244,27 @@ def test_every_field_has_the_offset_of_the_kernels_header(tmp_path: Path) -> Non
         struct.pack_into({1: "=B", 4: "=I", 8: "=Q"}[size], data, offset, value)
         factor = 1_000 if kernels in MICROSECONDS else 1_000_000 if kernels in MILLISECONDS else 1
         expected[ours] = "close_wait" if kernels == "state" else value * factor
-    read = tcp_info.unpack(bytes(data))
+    read = unpack_tcp_info(bytes(data))
     assert {name: read.get(name) for name in expected} == expected
     # of these every one is compared but the two window scales, one flag, and what headers of 2022 have not
     assert set(read) - set(expected) == {"snd_wscale", "rcv_wscale", "is_delivery_rate_app_limited", "rcv_wnd_bytes"}
     # an older kernel's struct is a beginning of it: nothing else changes
     for length in range(len(data)):
-        part = tcp_info.unpack(bytes(data[:length]))
+        part = unpack_tcp_info(bytes(data[:length]))
         assert part.items() <= read.items()
-    assert tcp_info.unpack(b"") == {}
-    assert "min_rtt_ns" not in tcp_info.unpack(b"\xff" * 512)
+    assert unpack_tcp_info(b"") == {}
+    assert "min_rtt_ns" not in unpack_tcp_info(b"\xff" * 512)
 
 
 def test_a_descriptor_of_the_caller_stays_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        assert tcp_info.of_descriptor(server.fileno())["state"] == "listen"
+        assert tcp_info_of(server.fileno())["state"] == "listen"
         assert server.getsockname()[0] == "127.0.0.1"
     with (
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other,
         pytest.raises(OSError, match=r"not supported|not available"),
     ):
-        tcp_info.of_descriptor(other.fileno())
+        tcp_info_of(other.fileno())
 
 
 @needs_root

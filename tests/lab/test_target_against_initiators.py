@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import ToolMissing
-from iscsitrace.lab import initiators
-from iscsitrace.lab.initiators import ConformanceTest
+from iscsitrace.lab.actors import (
+    ConformanceTest,
+    iscsi_inq,
+    iscsi_ls,
+    iscsi_perf,
+    iscsi_readcapacity16,
+    iscsi_test_cu,
+    qemu_img,
+)
 from iscsitrace.lab.places import HERE
 from tests.support.traffic import NAME, initiate, our_target, transfer
 
@@ -30,17 +37,17 @@ def test_options_of_libiscsi(address: str) -> None:
         {"size_bytes": 32 * MIB, "block_bytes": 4096, "medium": "ram"},
     ]
     with our_target(*units, listen=[f"{address}:0"], device={"vendor": "EXAMPLE", "product": "TEST DISK"}) as target:
-        (listed,) = initiators.iscsi_ls(HERE, target.discovery_url)
+        (listed,) = iscsi_ls(HERE, target.discovery_url)
         assert (listed.name, listed.portal) == (NAME, target.listening[0])
         assert [line.split(" (")[0] for line in listed.luns] == [
             "Lun:0 Type:DIRECT_ACCESS",
             "Lun:1 Type:DIRECT_ACCESS",
         ]
-        inquiry = initiators.iscsi_inq(HERE, target.url)
+        inquiry = iscsi_inq(HERE, target.url)
         assert inquiry["Peripheral Device Type"] == "DIRECT_ACCESS"
         assert (inquiry["Vendor"], inquiry["Product"]) == ("EXAMPLE", "TEST DISK")
-        assert initiators.iscsi_readcapacity16(HERE, target.url) == (64 * MIB // 512, 512)
-        assert initiators.iscsi_readcapacity16(HERE, target.url_of(1)) == (32 * MIB // 4096, 4096)
+        assert iscsi_readcapacity16(HERE, target.url) == (64 * MIB // 512, 512)
+        assert iscsi_readcapacity16(HERE, target.url_of(1)) == (32 * MIB // 4096, 4096)
     assert target.log["counters"]["rejects"] == target.log["counters"]["refused_logins"] == 0
 
 
@@ -51,25 +58,25 @@ EVERY = "0.0.0.0"  # noqa: S104 - what is tested
 def test_a_target_at_every_address_reports_the_address_of_the_request(wildcard: str, asked_at: str) -> None:
     with our_target(listen=[f"{wildcard}:0"]) as target:
         portal = target.listening[0].replace(wildcard, asked_at)
-        (listed,) = initiators.iscsi_ls(HERE, f"iscsi://{portal}")
+        (listed,) = iscsi_ls(HERE, f"iscsi://{portal}")
         assert (listed.name, listed.portal) == (NAME, portal)
 
 
 def test_chap() -> None:
     with our_target(chap=CHAP) as target:
-        assert initiators.iscsi_readcapacity16(HERE, with_login(target.url))[1] == 512
-        (listed,) = initiators.iscsi_ls(HERE, with_login(target.discovery_url))
+        assert iscsi_readcapacity16(HERE, with_login(target.url))[1] == 512
+        (listed,) = iscsi_ls(HERE, with_login(target.discovery_url))
         assert listed.name == NAME
         for wrong in (LOGIN.replace("7143", "1994"), LOGIN.replace("initiator", "nobody")):
             with pytest.raises(ToolMissing, match="Authentication failure"):
-                initiators.iscsi_inq(HERE, target.url.replace("iscsi://", f"iscsi://{wrong}"))
+                iscsi_inq(HERE, target.url.replace("iscsi://", f"iscsi://{wrong}"))
     assert target.log["counters"]["refused_logins"] == 2
 
 
 @pytest.mark.parametrize(("block_count", "queue_depth"), [(1, 32), (2048, 4)])
 def test_iscsi_perf_and_the_target_count_the_same_reads(block_count: int, queue_depth: int) -> None:
     with our_target({"size_bytes": 64 * MIB}) as target:
-        read = initiators.iscsi_perf(HERE, target.url, queue_depth=queue_depth, block_count=block_count, seconds=1)
+        read = iscsi_perf(HERE, target.url, queue_depth=queue_depth, block_count=block_count, seconds=1)
     assert read.read_bytes == block_count * 512
     tasks = [task for task in target.log["tasks"] if task["command"].startswith("READ(")]
     assert {task["expected_data_transfer_length"] for task in tasks} == {read.read_bytes}
@@ -93,8 +100,8 @@ def test_qemu_writes_and_reads_back(digest: str, initial_r2t: bool, block_bytes:
     with our_target(unit, keys={"header_digest": ["CRC32C", "None"], "initial_r2t": initial_r2t}) as target:
         places = f"portal={target.listening[0]},target={NAME},lun=0"
         disk = f"driver=iscsi,transport=tcp,{places},header-digest={digest}"
-        initiators.qemu_img(HERE, "convert", "-n", "--target-image-opts", "-f", "raw", str(image), disk)
-        initiators.qemu_img(HERE, "convert", "--image-opts", disk, "-O", "raw", str(copy))
+        qemu_img(HERE, "convert", "-n", "--target-image-opts", "-f", "raw", str(image), disk)
+        qemu_img(HERE, "convert", "--image-opts", disk, "-O", "raw", str(copy))
     assert copy.read_bytes() == content
     counters = target.log["counters"]
     assert counters["data_in_bytes"] >= len(content)
@@ -155,7 +162,7 @@ def skipped(tests: list[ConformanceTest]) -> set[str]:
 )
 def test_every_conformance_test(unit: dict[str, int]) -> None:
     with our_target(unit) as target:
-        tests = initiators.iscsi_test_cu(HERE, target.url)
+        tests = iscsi_test_cu(HERE, target.url)
     assert skipped(tests) == names(NOT_ANSWERED) | names(OF_ANOTHER_DISK)
     # as many as version 1.19 has
     assert len(tests) >= 230
@@ -166,9 +173,9 @@ def test_conformance_tests_of_other_disks() -> None:
     with our_target(*units, listen=("127.0.0.1:0", "127.0.0.1:0")) as target:
         found = []
         for suite in ("PreventAllow", "StartStopUnit", "NoMedia"):
-            found += initiators.iscsi_test_cu(HERE, target.url_of(1), tests=f"ALL.{suite}")
-        found += initiators.iscsi_test_cu(HERE, target.url_of(2), tests="ALL.ReadOnly")
-        found += initiators.iscsi_test_cu(HERE, target.url, tests="ALL.MultipathIO", second_path=target.url_of(0, 1))
+            found += iscsi_test_cu(HERE, target.url_of(1), tests=f"ALL.{suite}")
+        found += iscsi_test_cu(HERE, target.url_of(2), tests="ALL.ReadOnly")
+        found += iscsi_test_cu(HERE, target.url, tests="ALL.MultipathIO", second_path=target.url_of(0, 1))
     assert skipped(found) == set()
     assert names(OF_ANOTHER_DISK) <= {f"{test.suite}.{test.name}" for test in found}
 
@@ -177,7 +184,7 @@ def test_conformance_tests_with_header_digests_and_chap() -> None:
     with our_target(chap=CHAP) as target:
         url = f"{with_login(target.url)}?header_digest=crc32c"
         for suite in ("SCSI.Read16", "SCSI.Write16", "iSCSI.iSCSIcmdsn", "iSCSI.iSCSIdatasn"):
-            assert skipped(initiators.iscsi_test_cu(HERE, url, tests=suite)) == set()
+            assert skipped(iscsi_test_cu(HERE, url, tests=suite)) == set()
 
 
 @pytest.mark.parametrize("digest", ["None", "CRC32C"])
@@ -206,7 +213,7 @@ def test_64_connections_of_our_own_initiator(digest: str) -> None:
 def test_two_targets_behind_one_portal_are_both_found() -> None:
     devices = [{"target_name": f"{NAME}.{number}"} for number in range(2)]
     with our_target(targets=devices) as target:
-        found = initiators.iscsi_ls(HERE, target.discovery_url)
+        found = iscsi_ls(HERE, target.discovery_url)
         # libiscsi lists the last first
         assert sorted(each.name for each in found) == [f"{NAME}.0", f"{NAME}.1"]
         run = initiate(target.discovery_url, mode="discover")

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iscsitrace.measure import capture_health as health
-from iscsitrace.measure import distribution, intervals, operations, parameters, selection, throughput
-from iscsitrace.measure import tap_position as tap
+from iscsitrace.measure import distribution, intervals, operations, selection, throughput
+from iscsitrace.measure.parameters import connections_by_value, negotiated
+from iscsitrace.measure.path import initiator_share, tap_position
 from tests.support.tables_by_hand import MS, TRACE, table, with_waits
 
 CYCLES = TRACE["cycles"]
@@ -197,7 +198,7 @@ def test_commands_without_a_session_count_in_the_total_alone() -> None:
 def test_a_parameter_has_one_value_or_one_of_each_side(
     initiator: str | None, target: str | None, value: str | None
 ) -> None:
-    assert parameters.negotiated({"effective_initiator": initiator, "effective_target": target}) == value
+    assert negotiated({"effective_initiator": initiator, "effective_target": target}) == value
 
 
 def test_connections_with_the_same_parameter_stand_together() -> None:
@@ -206,7 +207,7 @@ def test_connections_with_the_same_parameter_stand_together() -> None:
         return {"connection": connection, "key": "InitialR2T", "source": source} | both
 
     rows = [row(1, "Yes"), row(2, "No", "default"), row(3, "Yes", "offered"), row(4, "Yes")]
-    assert parameters.by_value(rows) == {("InitialR2T", "Yes"): [1, 4], ("InitialR2T", "No"): [2]}
+    assert connections_by_value(rows) == {("InitialR2T", "Yes"): [1, 4], ("InitialR2T", "No"): [2]}
 
 
 def counter(name: str, severity: str, count: int, **more: Any) -> dict[str, Any]:
@@ -264,5 +265,5 @@ def test_display_filter() -> None:
 def test_a_tap_is_near_the_end_with_less_than_a_fifth_of_the_rtt(
     initiator_ns: int | None, target_ns: int | None, share: float | None, position: str | None
 ) -> None:
-    assert tap.initiator_share(initiator_ns, target_ns) == share
-    assert tap.position(initiator_ns, target_ns) == position
+    assert initiator_share(initiator_ns, target_ns) == share
+    assert tap_position(initiator_ns, target_ns) == position

@@ -14,8 +14,7 @@ from iscsitrace.measure import operations, throughput
 from iscsitrace.measure.distribution import percentiles, rank
 from iscsitrace.measure.intervals import union_length
 from iscsitrace.watch import totals
-from iscsitrace.watch.distribution import EXACT, Distribution
-from iscsitrace.watch.totals import ActiveTime, Totals
+from iscsitrace.watch.totals import EXACT, ActiveTime, Distribution, Totals
 from tests.support.tables_by_hand import table, with_waits
 
 parts = st.lists(st.lists(st.integers(-1000, 1 << 45), max_size=40), max_size=8)

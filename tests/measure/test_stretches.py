@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iscsitrace.measure.stretches import Stretches
+from iscsitrace.measure.session import Stretches
 
 
 def stretches(*spans: tuple[int, int]) -> Stretches:

@@ -11,10 +11,9 @@ import pytest
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fit.fitted import FittedModel
 from iscsitrace.model.cycle import Cycle
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.prediction import _name, changed, predict
 from iscsitrace.model.setting import Prediction, Setting, Solicitation
-from iscsitrace.model.uncertainty import predict_with
+from iscsitrace.model.uncertainty import Estimate, predict_with
 from iscsitrace.model.what_if import LINE_RATE, SOCKET_RATE, ask, with_values
 
 MS = 1_000_000

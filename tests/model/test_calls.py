@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.model.calls import in_commands
 from iscsitrace.model.prediction import predict
-from iscsitrace.model.setting import Setting, Solicitation
+from iscsitrace.model.setting import Setting, Solicitation, in_commands
 from iscsitrace.model.transfer import rate_of_line
 from iscsitrace.model.what_if import with_values
 from iscsitrace.wording.quantities import SIZE

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.model.cycle import _is_simple, _ways, bytes_per_s, cycle_of
-from iscsitrace.model.legs import legs, rounds_paid
-from iscsitrace.model.pipeline import Pipeline
+from iscsitrace.model.cycle import _is_simple, _ways, bytes_per_s, cycle_of, legs, rounds_paid
+from iscsitrace.model.pipeline import Pipeline, commands_per_ns, is_uneven
 from iscsitrace.model.prediction import predict
-from iscsitrace.model.queueing import commands_per_ns, is_uneven
 from iscsitrace.model.setting import Setting, Solicitation
 from iscsitrace.model.transfer import rate_of_line, stream_bytes
 

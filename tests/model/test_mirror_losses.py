@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.model import bounds, mirror_losses
-from iscsitrace.model.bounds import CUBIC_AS_RENO, loss_window_segments, mirror_bytes_per_s
-from iscsitrace.model.mirror_losses import Copies, _Mirrors
+from iscsitrace.model import bounds
+from iscsitrace.model.bounds import CUBIC_AS_RENO, Copies, _Mirrors, loss_window_segments, mirror_bytes_per_s
 from iscsitrace.model.setting import Setting
 
 MS = 1_000_000
@@ -162,8 +161,8 @@ def test_throughput_counts_from_two_fifths_of_the_steps_on(
         def done(self) -> Any:
             return np.full(3, self.steps**2)
 
-    monkeypatch.setattr(mirror_losses, "_Mirrors", Squares)
-    found = mirror_losses.segments_per_ns.__wrapped__(replace(COPIES, loss=loss, round_trips_ns=(40.0, 100.0)))
+    monkeypatch.setattr(bounds, "_Mirrors", Squares)
+    found = bounds.segments_per_ns.__wrapped__(replace(COPIES, loss=loss, round_trips_ns=(40.0, 100.0)))
     begun = count * 2 // 5
     assert found == pytest.approx((count**2 - begun**2) / ((count - begun) * 50), rel=1e-12)
 

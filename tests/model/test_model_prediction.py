@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fit.fitted import FittedModel, from_document
 from iscsitrace.model.bounds import loss_window_segments
-from iscsitrace.model.estimate import Estimate
-from iscsitrace.model.legs import legs
+from iscsitrace.model.cycle import legs
 from iscsitrace.model.prediction import changed, grid, predict
 from iscsitrace.model.setting import BOUNDS, Prediction, Setting, Solicitation
-from iscsitrace.model.uncertainty import Fitting, predict_with
+from iscsitrace.model.uncertainty import Estimate, Fitting, predict_with
 
 MS, MIB = 1_000_000, 1 << 20
 READ = Setting("read", 128 << 10, 4 * MS, 40e6)

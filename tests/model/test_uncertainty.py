@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from iscsitrace.fit.fitted import FittedModel
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting
-from iscsitrace.model.uncertainty import FittedPlace, Interval, predict_with
+from iscsitrace.model.uncertainty import Estimate, FittedPlace, Interval, predict_with
 from iscsitrace.model.what_if import ask
 from tests.support.tables_by_hand import MS
 

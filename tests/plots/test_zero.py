@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from matplotlib.figure import Figure
 
-from iscsitrace.plots import courses, experiment
+from iscsitrace.plots import experiment
+from iscsitrace.plots.experiment import CourseLine, draw_courses
 
 PLACES = (0.0, 50.0, 100.0)
 
@@ -18,7 +19,7 @@ def test_the_largest_value_is_below_the_end_of_the_axis(values: tuple[float, ...
     chart = experiment.Chart("a title", "x", "y", tuple((place, f"{place:g}") for place in PLACES), (line,))
     figures = Figure(), Figure()
     experiment.draw(figures[0], chart)
-    courses.draw(figures[1], (courses.CourseLine("one", PLACES, values),), "y")
+    draw_courses(figures[1], (CourseLine("one", PLACES, values),), "y")
     for figure in figures:
         (axes,) = figure.axes
         low, high = axes.get_ylim()

@@ -22,7 +22,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.wireshark import install as installation
-from iscsitrace.wireshark.folders import Folders
+from iscsitrace.wireshark.install import Folders
 from tests.support.programs import running
 from tests.support.runs import Runs
 from tools.docs import ROOT
@@ -385,9 +385,9 @@ def test_tshark_captures_from_the_simulated_wan(
         if name.startswith(("XDG_", "WIRESHARK_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
-    from iscsitrace.wireshark import folders as personal_folders
+    from iscsitrace.wireshark.install import find_folders
 
-    installation.install(personal_folders.find())
+    installation.install(find_folders())
     settings = {"onewaydelay": "2ms", "bytes": "1M", "blocksize": "64K", "operation": "write"}
     given = [part for name, value in settings.items() for part in ("-o", f"extcap.iscsitrace_wan.{name}:{value}")]
     file = tmp_path / "seen.pcapng"

@@ -12,7 +12,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.wireshark import install as installation
-from iscsitrace.wireshark.folders import Folders
+from iscsitrace.wireshark.install import Folders
 from tests.support import hand_timed as by_hand
 from tests.support.hand_timed import READ, Wire, command, data_in
 from tests.support.runs import Run, Runs

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.tables.schema import DERIVED_CYCLE_COLUMNS, DERIVED_TABLES, TABLES
-from iscsitrace.tables.schema.sidecar import SIDECAR
+from iscsitrace.tables.schema.computed import SIDECAR
 from tests.support.rfc_sections import SECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]

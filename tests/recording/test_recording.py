@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from iscsitrace.errors import PermissionLacking
-from iscsitrace.recording import capture, dumpcap
+from iscsitrace.recording import capture, interfaces
+from iscsitrace.recording.capture import place_of_problem
 from iscsitrace.recording.file_names import numbered
-from iscsitrace.recording.filters import place_of_problem
 from iscsitrace.recording.interfaces import _end
 from iscsitrace.show.interfaces import _permission
 
@@ -29,7 +29,7 @@ def test_dumpcap_captures_if_only_it_has_the_permission(
     choice: str, may_dumpcap: bool, tried: list[str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/dumpcap")
-    monkeypatch.setattr(dumpcap, "_may", lambda *_: may_dumpcap)
+    monkeypatch.setattr(interfaces, "_may", lambda *_: may_dumpcap)
     asked: list[str | None] = []
 
     def attempt(helper: str | None) -> dict[str, object]:
@@ -42,9 +42,9 @@ def test_dumpcap_captures_if_only_it_has_the_permission(
         with pytest.raises(
             PermissionLacking, match=r"^no permission to capture on eth0: run it as root, .*docs capture permission"
         ):
-            dumpcap.capture_by(choice, ["eth0"], attempt)
+            interfaces.capture_by(choice, ["eth0"], attempt)
     else:
-        assert dumpcap.capture_by(choice, ["eth0"], attempt) == {}
+        assert interfaces.capture_by(choice, ["eth0"], attempt) == {}
     assert asked == tried
 
 
@@ -59,8 +59,8 @@ def test_an_interface_that_only_dumpcap_may_open_can_be_captured(
 
     monkeypatch.setattr(capture, "link_types", link_types)
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/dumpcap")
-    monkeypatch.setattr(dumpcap, "_may", lambda *_: has_dumpcap)
-    for found in dumpcap.interfaces_found():
+    monkeypatch.setattr(interfaces, "_may", lambda *_: has_dumpcap)
+    for found in interfaces.interfaces_found():
         assert found.can_capture == (has_libpcap or has_dumpcap)
         assert found.is_permission_lacking == (not found.can_capture)
         assert found.is_by_dumpcap == (has_dumpcap and not has_libpcap)

@@ -10,8 +10,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.relate import volumes
-from iscsitrace.relate.attributes import NAMES
-from iscsitrace.relate.loads import NEEDED, Loads
+from iscsitrace.relate.loads import NAMES, NEEDED, Loads
 from tests.relate.test_volumes import NAA, Host
 from tests.support.histories import SECOND
 from tests.support.tables_by_hand import MS

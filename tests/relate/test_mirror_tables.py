@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from iscsitrace.events import derived
-from iscsitrace.relate.mirrors import recognition, tables
+from iscsitrace.relate.mirrors import recognition
 from iscsitrace.relate.mirrors.pairing import Pairing
 from iscsitrace.relate.mirrors.sides import Requests
+from iscsitrace.relate.mirrors.writes import largest_skews, mirror_legs, mirrored_writes, sides_of
 from iscsitrace.tables.table import Table
 from tests.support.mirrors_by_hand import SECOND, Hosts, in_order, two
 from tests.support.tables_by_hand import MS, table
@@ -38,18 +39,18 @@ def skews(mirrored: Table) -> list[int | None]:
 
 def test_the_largest_skews() -> None:
     made = derived.make("mirrored_writes", without_a_status().source())
-    assert skews(tables.largest_skews(made, slower_ns=None, top=None)) == [5, 2, None, 3, 2]
-    assert skews(tables.largest_skews(made, slower_ns=2 * MS, top=None)) == [5, 3]
-    assert skews(tables.largest_skews(made, slower_ns=0, top=None)) == [5, 2, 3, 2]
-    top = tables.largest_skews(made, slower_ns=None, top=4)
+    assert skews(largest_skews(made, slower_ns=None, top=None)) == [5, 2, None, 3, 2]
+    assert skews(largest_skews(made, slower_ns=2 * MS, top=None)) == [5, 3]
+    assert skews(largest_skews(made, slower_ns=0, top=None)) == [5, 2, 3, 2]
+    top = largest_skews(made, slower_ns=None, top=4)
     assert (skews(top), top.raw("mirrored_write").tolist()) == ([5, 3, 2, 2], [0, 3, 1, 4])
-    assert skews(tables.largest_skews(made, slower_ns=2 * MS - 1, top=2)) == [5, 3]
+    assert skews(largest_skews(made, slower_ns=2 * MS - 1, top=2)) == [5, 3]
 
 
 def test_the_sides_of_one_write() -> None:
     sides = derived.make("mirror_legs", near_and_far(9, 6, 8, 7).source())
     for number in range(4):
-        found = tables.sides_of(sides, number)
+        found = sides_of(sides, number)
         assert [(row["mirrored_write"], row["leg"], row["cycle"]) for row in found] == [
             (number, 0, 2 * number), (number, 1, 2 * number + 1),
         ]  # fmt: skip
@@ -96,11 +97,11 @@ def test_a_mirror_without_writes_takes_no_numbers() -> None:
     arrays = [each.name for each in fields(account.found) if each.name != "mirror"]
     empty = replace(account.found, **{name: getattr(account.found, name)[:0] for name in arrays})
     found, source = [empty, account.found, empty, account.found], hosts.source()
-    written, sides = tables.mirrored_writes(found, source), tables.mirror_legs(found, source)
+    written, sides = mirrored_writes(found, source), mirror_legs(found, source)
     assert written["mirrored_write"].tolist() == list(range(8))
     assert written["mirror"].tolist() == [1] * 4 + [3] * 4
     assert sides["mirrored_write"].tolist() == [number for number in range(8) for _ in range(2)]
-    assert len(tables.mirrored_writes([], source)) == len(tables.mirror_legs([empty], source)) == 0
+    assert len(mirrored_writes([], source)) == len(mirror_legs([empty], source)) == 0
 
 
 def test_a_side_is_alone_only_while_no_other_write_is_in_flight() -> None:

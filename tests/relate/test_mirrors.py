@@ -9,8 +9,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from iscsitrace.relate.mirrors import recognition, tables
+from iscsitrace.relate.mirrors import recognition
 from iscsitrace.relate.mirrors.account import Account
+from iscsitrace.relate.mirrors.writes import mirror_legs, mirrored_writes
 from tests.support.mirrors_by_hand import SECOND, Hosts, Write, in_order, two
 from tests.support.tables_by_hand import MS, table
 
@@ -124,7 +125,7 @@ def test_two_mirrors_are_numbered_through() -> None:
             hosts.ask(hosts.session(f"{host}.{target}", host), in_order(count))
     found = [each.found for each in hosts.found()]
     source = hosts.source()
-    written, sides = tables.mirrored_writes(found, source), tables.mirror_legs(found, source)
+    written, sides = mirrored_writes(found, source), mirror_legs(found, source)
     assert written["mirror"].tolist() == [0] * 5 + [1] * 7
     assert written["mirrored_write"].tolist() == list(range(12))
     assert sides["mirrored_write"].tolist() == [number for number in range(12) for _ in range(2)]

@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 import pytest
 
-from iscsitrace.relate.mirrors import offsets, pairing, recognition
+from iscsitrace.relate.mirrors import pairing, recognition
 from iscsitrace.relate.mirrors.sides import Requests
 
 Request = tuple[int, int, int, int]
@@ -134,7 +134,7 @@ def plain_offsets(one: list[Request], other: list[Request]) -> list[int]:
 
 
 def offsets_of(one: list[Request], other: list[Request]) -> list[int]:
-    return offsets.of_pairs([(requests(*one), requests(*other))])[0]
+    return pairing.possible_offsets([(requests(*one), requests(*other))])[0]
 
 
 def drawn_sides(seed: int, counts: tuple[int, int] = (4, 12), wide: int = 8) -> tuple[list[Request], list[Request]]:
@@ -163,12 +163,12 @@ def test_offsets_of_long_sides_come_from_a_sample(seed: int) -> None:
 
 @pytest.mark.parametrize("at_once", [1, 50, 1 << 16])
 def test_offsets_of_many_pairs_are_those_of_each(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offsets, "_AT_ONCE", at_once)
+    monkeypatch.setattr(pairing, "_AT_ONCE", at_once)
     every = [drawn_sides(seed, (1, 9)) for seed in range(200)]
-    found = offsets.of_pairs([(requests(*one), requests(*other)) for one, other in every])
+    found = pairing.possible_offsets([(requests(*one), requests(*other)) for one, other in every])
     assert found == [plain_offsets(*pair) for pair in every]
     assert {len(each) for each in found} == {0, 1, 2, 3}
-    assert offsets.of_pairs([]) == []
+    assert pairing.possible_offsets([]) == []
 
 
 def test_an_offset_has_45_per_cent_of_the_writes_on_the_other_side() -> None:

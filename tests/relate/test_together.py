@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.relate.jobs import together
+from iscsitrace.relate.jobs import runs as subject
 from iscsitrace.relate.jobs.runs import Runs
 
 Row = dict[str, Any]
@@ -36,7 +36,7 @@ def mirror(*sides: tuple[int, ...]) -> Any:
 
 
 def are_together(longest: Row, other: Row, *mirrors: Any) -> bool:
-    found = list(together.groups(runs_of([longest, other | {"connection": 1}]), mirrors))
+    found = list(subject.groups_of_streams(runs_of([longest, other | {"connection": 1}]), mirrors))
     assert found in ([], [[0, 1]])
     return bool(found)
 
@@ -92,12 +92,17 @@ def test_sides_of_one_mirror_are_no_job() -> None:
 def test_a_job_has_one_run_of_each_connection_the_longest() -> None:
     long, short = run(connection=1, first_ns=50, last_ns=90), run(connection=1, last_ns=39)
     related = [each | {"nodes": 0} for each in (run(), short, long)]
-    assert list(together.groups(runs_of(related))) == [[0, 2]]
+    assert list(subject.groups_of_streams(runs_of(related))) == [[0, 2]]
 
 
 def test_related_runs_have_the_same_known_nodes() -> None:
     runs = runs_of([run(nodes=nodes) for nodes in (0, 0, 1, -1, -1)])
-    assert [together.are_related(runs, own) for own in ([0, 1], [0, 2], [3, 4], [0, 3])] == [True, False, False, False]
+    assert [subject.are_related(runs, own) for own in ([0, 1], [0, 2], [3, 4], [0, 3])] == [
+        True,
+        False,
+        False,
+        False,
+    ]
 
 
 RUNS = st.lists(
@@ -118,8 +123,8 @@ def test_columns_against_a_search_through_all(drawn: list[tuple[int, int, bool, 
     ]
     mirrors = [mirror((0,), (1,))]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(together, "_PAIRS", at_once)
-        found = list(together.groups(runs_of(rows), mirrors))
+        patch.setattr(subject, "_PAIRS", at_once)
+        found = list(subject.groups_of_streams(runs_of(rows), mirrors))
     assert found == naive(rows)
 
 

@@ -9,7 +9,8 @@ import pytest
 
 import iscsitrace
 from iscsitrace.measure.budget import PARTS
-from iscsitrace.relate import volume_outages, volumes
+from iscsitrace.relate import volumes
+from iscsitrace.relate.outages import outages_of_volumes
 from tests.relate.test_volumes import NAA, OTHER_NAA, Host
 from tests.support.histories import at
 from tests.support.recordings import recorded_captures
@@ -22,7 +23,7 @@ Seconds = dict[int, list[tuple[float, float]]]
 def found(host: Host) -> Seconds:
     """The outages of each volume, in seconds since the start."""
     source = host.source()
-    outages = volume_outages.find(source, volumes.find(source))
+    outages = outages_of_volumes(source, volumes.find(source))
     return {
         number: [((first - at(0)) / 1e9, (last - at(0)) / 1e9) for first, last in spans]
         for number, spans in outages.items()
@@ -164,7 +165,7 @@ def test_the_only_volume_of_a_session_is_out_when_its_session_is(file: Path) -> 
     found_volumes = volumes.find(trace.table)
     if len(found_volumes.all) != 1 or len(found_volumes.all[0].paths) != 1:
         pytest.skip("several volumes or paths")
-    outages = volume_outages.find(trace.table, found_volumes).get(0, ())
+    outages = outages_of_volumes(trace.table, found_volumes).get(0, ())
     rows = trace.table("budget")
     is_out = rows.raw("part") == PARTS.index("outage")
     of_sessions = sorted(zip(rows.raw("time_first_ns")[is_out], rows.raw("time_last_ns")[is_out], strict=True))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.relate import logical_units, volumes
-from iscsitrace.relate.volumes import Volume, is_unique_in_the_world
+from iscsitrace.relate import volumes
+from iscsitrace.relate.volumes import Volume, _distinct, is_unique_in_the_world
 from tests.support.calls import calls_of
 from tests.support.histories import Told
 from tests.support.tables_by_hand import table
@@ -196,7 +196,7 @@ def test_used_logical_units_against_a_set(seed: int) -> None:
     sessions, luns = drawn.integers(0, 4, 12).tolist(), drawn.choice([0, 3, 1 << 40], 12).tolist()
     rows = [{"session": session, "lun": lun} for session, lun in zip(sessions, luns, strict=True)]
     which = np.ones(12, dtype=bool)
-    assert logical_units._distinct(table("cycles", *rows), which) == set(zip(sessions, luns, strict=True))
+    assert _distinct(table("cycles", *rows), which) == set(zip(sessions, luns, strict=True))
 
 
 def test_ten_thousand_sessions_take_no_second() -> None:

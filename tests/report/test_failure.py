@@ -16,8 +16,8 @@ from iscsitrace.findings.finding import Finding
 from iscsitrace.measure.budget import PARTS, Budget, added
 from iscsitrace.measure.intervals import Span
 from iscsitrace.relate.stories import Story
-from iscsitrace.report import failure
-from iscsitrace.tables.rows import NumberedRows
+from iscsitrace.report.chapters import failure_facts, in_flight
+from iscsitrace.tables.partition import NumberedRows
 from tests.support.tables_by_hand import MS, table
 
 SECOND = 1_000 * MS
@@ -59,7 +59,7 @@ def trace(write_ns: int = SECOND) -> Any:
 
 
 def facts(found: Finding, *sessions: int) -> dict[str, tuple[str, str]]:
-    return {fact.name: (fact.value, fact.meaning) for fact in failure.facts(trace(), subject_of(found, *sessions))}
+    return {fact.name: (fact.value, fact.meaning) for fact in failure_facts(trace(), subject_of(found, *sessions))}
 
 
 def test_when_what_it_cost_what_it_hit_and_whose_side() -> None:
@@ -90,11 +90,11 @@ def test_what_is_not_known_is_not_said() -> None:
     assert found == {"Affected": ("session 1", ""), "Points to": ("cannot tell from these packets", "")}
     # where others waited, one of less than a second did not
     around = ((START + 2_500 * MS, START + 3_600 * MS),)
-    counts = [len(failure.in_flight(trace(length_ns), (0, 1), around)) for length_ns in (SECOND - 1, SECOND)]
+    counts = [len(in_flight(trace(length_ns), (0, 1), around)) for length_ns in (SECOND - 1, SECOND)]
     assert counts == [2, 3]
-    assert len(failure.in_flight(trace(SECOND - 1), (1,), around)) == 1
+    assert len(in_flight(trace(SECOND - 1), (1,), around)) == 1
     # one without a status was in flight as its connection ended
-    assert len(failure.in_flight(trace(), (0,), ((START + 4 * SECOND, START + 5 * SECOND),))) == 1
+    assert len(in_flight(trace(), (0,), ((START + 4 * SECOND, START + 5 * SECOND),))) == 1
     # a command that ended as the time began, or began as it ended, was not in flight in it
     span = (START + 3 * SECOND, START + 3_500 * MS)
     assert facts(finding("gone", spans=(span,)))["In flight meanwhile"][0] == "1 READ command"

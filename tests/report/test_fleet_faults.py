@@ -10,10 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from iscsitrace.cli import main
-from iscsitrace.fleet import broken
-from iscsitrace.fleet.broken import Broken
 from iscsitrace.fleet.run import TABLES
 from iscsitrace.fleet.sql import Database
+from iscsitrace.fleet.top import Broken, broken_sessions, failure_command
 from iscsitrace.report.fleet import describe
 from tests.support import rings
 from tests.support.capture_file import Record, read_records, write_pcapng
@@ -70,7 +69,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def found(dataset: Path) -> list[Broken]:
     with Database(dataset) as database:
-        return broken.find(database)
+        return broken_sessions(database)
 
 
 def test_the_six_faults_are_the_first_six_rows_and_the_worst_is_first(found: list[Broken], dataset: Path) -> None:
@@ -90,7 +89,7 @@ def test_each_leads_to_the_frames_that_show_it_and_a_command_that_finds_it(found
     for each in found:
         assert each.frames, each
         assert Path(each.path).name == each.capture
-        arguments = broken.command(each)
+        arguments = failure_command(each)
         result = CliRunner().invoke(main, list(arguments[1:]))
         assert result.exit_code == 0, result.output
 
@@ -99,7 +98,7 @@ def test_the_page_shows_them_and_where_the_time_goes(found: list[Broken], datase
     document = describe(dataset)
     first = document.sections[0]
     assert [row[1] for row in first.grids[0].rows] == [each.tap for each in found]
-    assert [row[4] for row in first.grids[1].rows] == [shlex.join(broken.command(each)) for each in found]
+    assert [row[4] for row in first.grids[1].rows] == [shlex.join(failure_command(each)) for each in found]
     page = tmp_path / "fleet.html"
     result = CliRunner().invoke(main, ["fleet", "report", str(dataset), "-o", str(page)])
     assert result.exit_code == 0, result.output

@@ -11,9 +11,8 @@ from click.testing import CliRunner
 
 import iscsitrace
 from iscsitrace.cli import main
-from iscsitrace.fleet import broken
-from iscsitrace.fleet.broken import Broken
 from iscsitrace.fleet.sql import Database
+from iscsitrace.fleet.top import Broken, broken_sessions, failure_command, failure_filter
 from iscsitrace.report.fleet import describe
 from tests.support import rings
 
@@ -45,7 +44,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def found(dataset: Path) -> list[Broken]:
     with Database(dataset) as database:
-        return broken.find(database)
+        return broken_sessions(database)
 
 
 def test_the_faults_are_the_first_rows_and_nothing_else_broke(found: list[Broken]) -> None:
@@ -64,8 +63,8 @@ def test_each_row_leads_to_a_frame_of_its_capture_and_a_command_that_finds_it(fo
         (row,) = [row for row in trace.connections.rows() if row["initiator_port"] == each.port]
         assert each.address == row["initiator_address"]
         assert row["frame_first"] <= each.frames[0] <= row["frame_last"]
-        assert broken.display_filter(each).startswith(f"frame.number in {{{each.frames[0]}")
-        arguments = broken.command(each)
+        assert failure_filter(each).startswith(f"frame.number in {{{each.frames[0]}")
+        arguments = failure_command(each)
         result = CliRunner().invoke(main, list(arguments[1:]))
         assert result.exit_code == 0, result.output
     (medium,) = [each for each in found if each.tap == "medium-error"]
@@ -83,7 +82,7 @@ def test_the_page_has_the_rows_and_says_what_is_worst(dataset: Path, found: list
     )
     section = document.sections[0]
     assert [row[1] for row in section.grids[0].rows] == [each.tap for each in found]
-    assert [row[4] for row in section.grids[1].rows] == [shlex.join(broken.command(each)) for each in found]
+    assert [row[4] for row in section.grids[1].rows] == [shlex.join(failure_command(each)) for each in found]
     volumes = next(each for each in document.sections if each.identity == "time").grids[0]
     assert volumes.caption == "By volume"
     page = tmp_path / "fleet.html"

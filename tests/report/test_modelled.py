@@ -13,8 +13,8 @@ from iscsitrace.fit.measurement import Measured
 from iscsitrace.fit.points import Fit, Point, Seen
 from iscsitrace.fit.situation import Situation
 from iscsitrace.measure.budget import PARTS
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Leg, Prediction, Setting
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.report.modelled import _changes, _gains, _sentence, of_session
 from iscsitrace.show import model_fit
 from iscsitrace.show.document import Grid

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from iscsitrace.fit.points import Losses
 from iscsitrace.fit.sweep import SweptCapture, sweeps
-from iscsitrace.model.estimate import Estimate
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.plots import model
 from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.report import swept

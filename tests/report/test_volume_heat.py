@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from iscsitrace.relate import volume_outages, volumes
+from iscsitrace.relate import volumes
+from iscsitrace.relate.outages import outages_of_volumes
 from iscsitrace.report import heat as volume_heat
 from iscsitrace.report.heat import Heat
 from tests.relate.test_volumes import Host
@@ -15,7 +16,7 @@ from tests.support.tables_by_hand import MS
 
 def heat(host: Host, limit: int = 9, bin_count: int = 10) -> Heat | None:
     source = host.source()
-    outages = volume_outages.find(source, volumes.find(source))
+    outages = outages_of_volumes(source, volumes.find(source))
     return volume_heat.find(source, outages, limit=limit, bin_count=bin_count)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from iscsitrace.fit.points import Fit
-from iscsitrace.model.estimate import Estimate
 from iscsitrace.model.setting import Setting
+from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.show.model_fit import sections
 from tests.support.tables_by_hand import MS
 

@@ -14,7 +14,8 @@ from matplotlib.patches import Rectangle
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.settings import structs as settings
-from iscsitrace.plots import budget_bars, style
+from iscsitrace.plots import style
+from iscsitrace.plots.experiment import draw_bars
 from iscsitrace.studies import (
     charts,
     definition,
@@ -25,7 +26,6 @@ from iscsitrace.studies import (
     repeats,
     report,
     results,
-    runner,
     tables,
     verdicts,
 )
@@ -148,21 +148,21 @@ def test_a_mistake_is_a_one_line_error(tmp_path: Path, more: str, line: str) -> 
 
 def test_efficiency_is_that_of_the_line_in_the_direction_of_the_data() -> None:
     values: dict[str, Any] = {"link.rate": 10**9, "link.to-initiator.rate": 10**8, "workload.operation": "read"}
-    assert runner.efficiency(values, 10e6) == pytest.approx(0.8)
-    assert runner.efficiency(values | {"workload.operation": "write"}, 10e6) == pytest.approx(0.08)
-    assert runner.efficiency({"workload.operation": "read"}, 10e6) is None
-    assert runner.efficiency(values, None) is None
+    assert experiment.efficiency(values, 10e6) == pytest.approx(0.8)
+    assert experiment.efficiency(values | {"workload.operation": "write"}, 10e6) == pytest.approx(0.08)
+    assert experiment.efficiency({"workload.operation": "read"}, 10e6) is None
+    assert experiment.efficiency(values, None) is None
 
 
 def test_cpu_time_is_per_gigabyte_by_the_program_that_counts_it() -> None:
     taken = {"user_ns": 10**9, "system_ns": 3 * 10**9}
     truth = {"results": {"cpu": taken, "bytes": 2 * 10**9}, "target_logs": [{"cpu": taken}, {"cpu": taken}]}
-    found = runner.costs_of_run(truth, {}, None, 0)
+    found = experiment.costs_of_run(truth, {}, None, 0)
     assert (found["cpu_s_per_gigabyte"], found["target_cpu_s_per_gigabyte"]) == (2, 4)
     # another's initiator says nothing of bytes, another's target nothing at all
-    other = runner.costs_of_run({"results": {"cpu": taken}, "target_logs": [None]}, {}, None, 10**9)
+    other = experiment.costs_of_run({"results": {"cpu": taken}, "target_logs": [None]}, {}, None, 10**9)
     assert (other["cpu_s_per_gigabyte"], other["target_cpu_s_per_gigabyte"]) == (4, None)
-    assert runner.costs_of_run({"results": {"bytes": 5}}, {}, None, 0)["cpu_s_per_gigabyte"] is None
+    assert experiment.costs_of_run({"results": {"bytes": 5}}, {}, None, 0)["cpu_s_per_gigabyte"] is None
 
 
 def cycles(rows: list[tuple[str | None, int | None, int, int]]) -> Any:
@@ -286,7 +286,7 @@ def test_tables_and_bars_show_the_limiting_part(study: tuple[Definition, Results
     ]
     drawn = Figure()
     with style.applied():
-        budget_bars.draw(drawn, bars)
+        draw_bars(drawn, bars)
     tops = [
         max(patch.get_y() + patch.get_height() for patch in axes.patches if isinstance(patch, Rectangle))
         for axes in drawn.axes
@@ -324,7 +324,7 @@ program = "iscsi-perf"
     runs = itertools.count()
 
     def run() -> tuple[Truth, PointResult]:
-        (one,) = runner.run([made], tmp_path / f"run{next(runs)}", lambda _: False, kept=lambda _: False)
+        (one,) = experiment.run([made], tmp_path / f"run{next(runs)}", lambda _: False, kept=lambda _: False)
         return {}, one
 
     def judge(_: Truth, one: PointResult) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
-from iscsitrace.model.calls import in_commands
-from iscsitrace.model.setting import Setting
+from iscsitrace.model.setting import Setting, in_commands
 from iscsitrace.studies import expected, from_truth, measured
 
 SECOND_NS = 1_000_000_000

@@ -40,7 +40,6 @@ from iscsitrace.studies import (
     repeats,
     report,
     results,
-    runner,
     tables,
     verdicts,
 )
@@ -119,10 +118,10 @@ class Watched:
     """Records the progress; stops the run after this many points."""
 
     def __init__(self, last: int | None = None) -> None:
-        self.seen: list[runner.Progress] = []
+        self.seen: list[experiment.Progress] = []
         self._last = last
 
-    def __call__(self, progress: runner.Progress) -> bool:
+    def __call__(self, progress: experiment.Progress) -> bool:
         self.seen.append(progress)
         return self._last is not None and progress.done >= self._last
 
@@ -481,7 +480,7 @@ def test_finished_points_are_not_run_again(small: tuple[Path, Results, Watched])
     folder, found, _ = small
     made = points.of_experiment(definition.load(folder.parent / "definition" / "small.toml"), "simulated")
     watched = Watched()
-    again = runner.run(made, folder, watched, kept=lambda point: point.name == "held,one-way-delay=2ms")
+    again = experiment.run(made, folder, watched, kept=lambda point: point.name == "held,one-way-delay=2ms")
     # what failed is tried again
     assert watched.run_now == ["impossible,one-way-delay=1ms"]
     assert tuple(again) == found.points
@@ -522,7 +521,7 @@ def test_a_point_is_identified_by_the_settings_of_its_result(tmp_path: Path) -> 
 
 def test_several_processes_give_the_same_results_as_one(small: tuple[Path, Results, Watched], tmp_path: Path) -> None:
     made = points.of_experiment(written(tmp_path, PLAIN), "simulated")
-    found = runner.run(made, tmp_path / "run", Watched(), jobs=2, kept=lambda _: False)
+    found = experiment.run(made, tmp_path / "run", Watched(), jobs=2, kept=lambda _: False)
     assert found == [replace(point, captures=()) for point in small[1].points]
 
 
@@ -531,17 +530,17 @@ def test_a_process_that_is_killed_ends_the_run(tmp_path: Path, is_wanted: bool) 
     made = points.of_experiment(written(tmp_path, PLAIN), "simulated")
     killed = []
 
-    def watch(_: runner.Progress) -> bool:
+    def watch(_: experiment.Progress) -> bool:
         for child in multiprocessing.active_children():
             child.kill()
             killed.append(child.pid)
         return is_wanted and bool(killed)
 
     if is_wanted:
-        assert len(runner.run(made, tmp_path / "run", watch, jobs=2, kept=lambda _: False)) < ALL_DONE
+        assert len(experiment.run(made, tmp_path / "run", watch, jobs=2, kept=lambda _: False)) < ALL_DONE
     else:
         with pytest.raises(InputInvalid, match="was killed; run the command again to continue"):
-            runner.run(made, tmp_path / "run", watch, jobs=2, kept=lambda _: False)
+            experiment.run(made, tmp_path / "run", watch, jobs=2, kept=lambda _: False)
     assert killed
 
 
@@ -920,12 +919,12 @@ def test_impossible_runs_are_one_line_errors(tmp_path: Path, arguments: tuple[st
 def test_ctrl_c_stops_and_shows_how_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "small.toml"
     file.write_text(PLAIN)
-    show: Callable[..., list[PointResult]] = runner.run
+    show: Callable[..., list[PointResult]] = experiment.run
 
-    def stopping(made: list[DesignPoint], folder: Path, watch: runner.Watch, **more: Any) -> Any:
+    def stopping(made: list[DesignPoint], folder: Path, watch: experiment.Watch, **more: Any) -> Any:
         return show(made, folder, lambda progress: watch(progress) or progress.done >= 1, **more)
 
-    monkeypatch.setattr(runner, "run", stopping)
+    monkeypatch.setattr(experiment, "run", stopping)
     stopped = invoke("lab", "run", file, "-o", tmp_path / "run", "--jobs", 1)
     assert stopped.exit_code == 130
     assert "stopped: 1 of 5 points are done; run the command again to continue" in stopped.output

@@ -11,7 +11,7 @@ import pytest
 import iscsitrace
 from iscsitrace.lab import simulation
 from iscsitrace.lab.settings import structs as settings
-from iscsitrace.model.legs import legs
+from iscsitrace.model.cycle import legs
 from iscsitrace.studies import definition, expected, measured
 from iscsitrace.studies.points import DesignPoint, of_experiment
 

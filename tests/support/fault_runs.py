@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
+from iscsitrace.lab.faults.fault import NAMESPACES, SIMULATED
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {SIMULATED: ("simulate",), NAMESPACES: ("lab", "run")}
 """The command of a run by world."""

@@ -12,9 +12,8 @@ from pyarrow import parquet
 
 import iscsitrace
 from iscsitrace.fleet.captures import Tap
-from iscsitrace.fleet.plan import Destination, plan
 from iscsitrace.fleet.store import TapStore
-from iscsitrace.fleet.task import TaskOutcome, execute
+from iscsitrace.fleet.task import Destination, TaskOutcome, execute, plan
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session

@@ -1,4 +1,4 @@
-"""The rows of tables by number, against selections from the whole table."""
+"""The rows of tables by number, against selections from the whole table; and rows made when they are looked at."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from iscsitrace.tables.partition import ByConnection, Partition
+from iscsitrace.tables.partition import ByConnection, NumberedRows, Partition, Rows
 from iscsitrace.tables.table import Table
 from tests.support.tables_by_hand import MS, table
 
@@ -127,3 +127,34 @@ def test_phases_of_parts() -> None:
     assert even.raw("latency_ns").tolist()[0] == 36
     assert even.mask("latency_ns").tolist() == [False, True]  # type: ignore[union-attr]
     assert [row["latency_ns"] for row in odd.select(slice(1, 3)).rows()] == [9, None]
+
+
+COUNT = 3_000
+
+
+def test_rows_in_any_order_are_those_of_the_table() -> None:
+    every = table("nops", *({"connection": place % 7, "request_ns": place or None} for place in range(COUNT)))
+    expected, rows = list(every.rows()), Rows(every)
+    order = np.random.default_rng(1).permutation(COUNT)
+    assert [rows[place] for place in order.tolist()] == [expected[place] for place in order]
+    named = Rows(every, ("request_ns",))
+    assert [named[place] for place in (COUNT - 1, 0)] == [{"request_ns": COUNT - 1}, {"request_ns": None}]
+
+
+def test_few_rows_are_python_values_at_a_time() -> None:
+    rows = Rows(table("nops", *({"request_ns": place} for place in range(COUNT))))
+    first = rows[0]
+    assert rows[1] is not first
+    assert rows[0] is first
+    for place in range(COUNT):
+        rows[place]
+    assert sum(map(len, rows._blocks.values())) < COUNT
+    assert rows[0] is not first
+    assert rows[0] == first
+
+
+def test_rows_by_their_numbers() -> None:
+    rows = NumberedRows(table("sessions", {"session": 9, "end": "closed"}, {"session": 4}), "session", ("end",))
+    assert rows[9] == {"end": "closed"}
+    with pytest.raises(KeyError):
+        rows[0]

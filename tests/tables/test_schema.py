@@ -20,7 +20,7 @@ from iscsitrace.tables.schema import (
     TAP_TABLES,
     Column,
 )
-from iscsitrace.tables.schema.sidecar import SIDECAR
+from iscsitrace.tables.schema.computed import SIDECAR
 from tests.support.tables_by_hand import HEADER_FIELDS
 
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "sequential-read-4ms" / "capture.pcapng.gz"

@@ -17,7 +17,8 @@ from click.testing import CliRunner
 import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
-from iscsitrace.tables.kernel import clock, limits
+from iscsitrace.tables.kernel import limits
+from iscsitrace.tables.kernel.samples import Offset, clock_offset
 from iscsitrace.tables.table import null_value
 from tests.support.recordings import captures_folder
 from tests.support.tables_by_hand import columns_of, table
@@ -352,11 +353,11 @@ def conversation() -> tuple[Any, Any]:
     return segments, table("connections", {"connection": 0, "has_syn": True})
 
 
-def offset_of(*samples: dict[str, Any]) -> clock.Offset:
+def offset_of(*samples: dict[str, Any]) -> Offset:
     segments, connections = conversation()
     counters = {"bytes_sent": 0, "bytes_acked": 0, "bytes_received": 0, "bytes_retransmitted": 0}
     rows = [{"connection": 0, "to_target": True, "source": 1} | counters | each for each in samples]
-    return clock.offset(table("tcp_info", *rows), connections, segments)
+    return clock_offset(table("tcp_info", *rows), connections, segments)
 
 
 def test_a_sample_bounds_the_clock_by_what_it_counts() -> None:
@@ -378,6 +379,6 @@ def test_an_offset_of_zero_is_kept_where_the_bounds_allow_it() -> None:
 def test_a_connection_without_its_handshake_bounds_nothing() -> None:
     segments, _ = conversation()
     samples = table("tcp_info", {"time_ns": 7, "bytes_sent": 0, "bytes_received": 100, "source": 1})
-    found = clock.offset(samples, table("connections", {"connection": 0, "has_syn": False}), segments)
+    found = clock_offset(samples, table("connections", {"connection": 0, "has_syn": False}), segments)
     assert (found.offset_ns, found.is_known) == (0, False)
     assert null_value("int64") < 0

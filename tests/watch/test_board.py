@@ -10,11 +10,9 @@ import pytest
 from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.measure.budget import PARTS, Budget
 from iscsitrace.tables.live_pass import SECOND_NS, Pace
-from iscsitrace.watch.board import BAD, bar, legend, render
-from iscsitrace.watch.choice import Choice, sorted_lines
-from iscsitrace.watch.figures import NO_LOAD, Transport, WatchLine
+from iscsitrace.watch.board import BAD, Choice, bar, legend, render, sorted_lines
+from iscsitrace.watch.figures import NO_LOAD, Hang, Transport, WatchLine
 from iscsitrace.watch.findings import SessionFinding
-from iscsitrace.watch.hangs import Hang
 from iscsitrace.watch.lines import lines_of
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording.parts import BY_NAME

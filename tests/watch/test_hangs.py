@@ -14,8 +14,8 @@ import pytest
 
 from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
 from iscsitrace.watch.exposition import Exposition
+from iscsitrace.watch.figures import Hang, hang_of
 from iscsitrace.watch.findings import CurrentFindings
-from iscsitrace.watch.hangs import Hang, hang_of
 from iscsitrace.watch.watcher import Report, Watcher
 from tests.support.hangs import cut_in_a_read
 

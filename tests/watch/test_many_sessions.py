@@ -10,8 +10,7 @@ import pytest
 
 from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.watch import figures, findings
-from iscsitrace.watch.figures import NO_LOAD, WatchLine
-from iscsitrace.watch.hangs import Hang
+from iscsitrace.watch.figures import NO_LOAD, Hang, WatchLine
 from iscsitrace.watch.lines import lines_of
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation

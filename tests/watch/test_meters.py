@@ -16,8 +16,7 @@ import iscsitrace
 from iscsitrace.measure import waits
 from iscsitrace.tables.live_pass import SECOND_NS, Live
 from iscsitrace.watch.exposition import Exposition
-from iscsitrace.watch.figures import NO_LOAD, WatchLine
-from iscsitrace.watch.hangs import Hang
+from iscsitrace.watch.figures import NO_LOAD, Hang, WatchLine
 from iscsitrace.watch.meters import LATENCY_BOUNDS_NS, OTHER, STAYS_NS, Latencies, Meters, PathLabels
 from iscsitrace.watch.watcher import Report, Watcher
 from tests.support.capture_file import write_pcapng

@@ -13,7 +13,7 @@ import pytest
 from iscsitrace.errors import InputInvalid, OutputExists
 from iscsitrace.tables.live_pass import SECOND_NS
 from iscsitrace.watch import screen
-from iscsitrace.watch.choice import Choice
+from iscsitrace.watch.board import Choice
 from iscsitrace.watch.screen import WatchScreen
 from tests.watch.test_board import report, session
 

@@ -16,8 +16,7 @@ from rich.cells import cell_len
 
 from iscsitrace.measure.budget import PARTS, Budget
 from iscsitrace.tables.live_pass import SECOND_NS, Live
-from iscsitrace.watch.board import bar, legend, render
-from iscsitrace.watch.choice import SORTS, Choice, sorted_lines
+from iscsitrace.watch.board import SORTS, Choice, bar, legend, render, sorted_lines
 from iscsitrace.watch.exposition import Exposition, serve
 from iscsitrace.watch.screen import WatchScreen, save
 from iscsitrace.watch.watcher import Report, Watcher

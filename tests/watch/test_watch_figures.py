@@ -22,8 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import iscsitrace
 from iscsitrace.tables.live_pass import SECOND_NS, Live, Pace
-from iscsitrace.watch.board import render
-from iscsitrace.watch.choice import SORTS, Choice, sorted_lines
+from iscsitrace.watch.board import SORTS, Choice, render, sorted_lines
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.lines import lines_of
 from iscsitrace.watch.meters import Meters

@@ -14,9 +14,8 @@ from click.testing import CliRunner, Result
 import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid, OutputExists
-from iscsitrace.wireshark import folders as personal_folders
 from iscsitrace.wireshark import install as installation
-from iscsitrace.wireshark.folders import Folders
+from iscsitrace.wireshark.install import Folders
 from tools.docs import ROOT
 
 SAMPLE = ROOT / "samples" / "sequential-read-4ms" / "capture.pcapng.gz"
@@ -57,10 +56,10 @@ def test_install_then_uninstall_leaves_nothing(folders: Folders, tmp_path: Path)
 
 def test_the_installation_ends_with_what_to_click(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
     """The button that it names is one of the profile."""
-    monkeypatch.setattr(personal_folders, "find", lambda: folders)
-    program = personal_folders.Program("wireshark", "/usr/bin/wireshark", "4.4.0")
-    monkeypatch.setattr(personal_folders, "programs", lambda: iter([program]))
-    monkeypatch.setattr(personal_folders, "is_loaded", lambda _: True)
+    monkeypatch.setattr(installation, "find_folders", lambda: folders)
+    program = installation.Program("wireshark", "/usr/bin/wireshark", "4.4.0")
+    monkeypatch.setattr(installation, "programs", lambda: iter([program]))
+    monkeypatch.setattr(installation, "is_loaded", lambda _: True)
     result = CliRunner().invoke(main, ["wireshark", "install"])
     assert result.exit_code == 0, result.output
     steps = result.stdout.partition("\nnext\n")[2].splitlines()
@@ -218,7 +217,7 @@ def test_a_folder_that_cannot_be_created_is_reported(folders: Folders, tmp_path:
 def test_the_folders_of_the_manual(
     environment: dict[str, str], is_windows: bool, configuration: str, plugins: str, extcap: str
 ) -> None:
-    found = personal_folders.defaults(environment, is_windows)
+    found = installation.default_folders(environment, is_windows)
     assert {name: str(path) for name, path in found.items()} == {
         "configuration": configuration,
         "lua_plugins": plugins,
@@ -238,7 +237,7 @@ def test_without_an_extcap_folder_from_tshark_the_configuration_folder_is_used(
 ) -> None:
     fake_tshark(tmp_path, "Personal configuration:\t/c\nPersonal Lua Plugins:\t/p\nExtcap path:\t/usr/lib/extcap")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert personal_folders.find() == Folders(Path("/c"), Path("/p"), Path("/c/extcap"))
+    assert installation.find_folders() == Folders(Path("/c"), Path("/p"), Path("/c/extcap"))
 
 
 @pytest.fixture
@@ -341,7 +340,7 @@ def test_printed_lines(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = run("uninstall").output
     assert "kept: changed since it was installed" in left
     assert "hosts in it is not from iscsitrace" in left
-    theirs = personal_folders.find().extcap / installation.EXTCAP
+    theirs = installation.find_folders().extcap / installation.EXTCAP
     theirs.parent.mkdir(parents=True, exist_ok=True)
     theirs.write_text("theirs")
     refused = run("install")

@@ -18,8 +18,7 @@ from click.testing import CliRunner
 
 import iscsitrace
 from iscsitrace.cli import main
-from iscsitrace.compare.dissection import Dissection
-from iscsitrace.compare.second_opinion import Comparison, compare
+from iscsitrace.compare.second_opinion import Comparison, Dissection, compare
 from iscsitrace.errors import ToolMissing
 from iscsitrace.measure.selection import display_filter
 from iscsitrace.tables.schema import TABLES

@@ -136,7 +136,7 @@ def _kernel(capture_input: CaptureInput, trace: TraceTables) -> dict[str, Any] |
 
 
 def _read_truth(path: Path) -> dict[str, Any]:
-    from iscsitrace.compare import sample_truth
+    from iscsitrace.compare.agreement import is_sample
     from iscsitrace.compare.truth import check
 
     try:
@@ -147,7 +147,7 @@ def _read_truth(path: Path) -> dict[str, Any]:
         raise InputInvalid(f"{path}: not JSON: {error}") from error
     if not isinstance(truth, dict):
         raise InputInvalid(f"{path}: not the truth file of a run")
-    if not sample_truth.is_sample(truth):
+    if not is_sample(truth):
         check(truth)
     return truth
 
@@ -165,10 +165,9 @@ def _tap_of(truth: dict[str, Any], capture_input: CaptureInput) -> str | None:
 
 
 def _compared(trace: TraceTables, truth: dict[str, Any], tap: str | None) -> Agreement:
-    from iscsitrace.compare import sample_truth
-    from iscsitrace.compare.agreement import Tables, compare
+    from iscsitrace.compare.agreement import Tables, compare, compare_sample, is_sample
 
-    if sample_truth.is_sample(truth):
-        return sample_truth.compare(trace.table, trace.packet_count, truth)
+    if is_sample(truth):
+        return compare_sample(trace.table, trace.packet_count, truth)
     tables = Tables(trace.connections, trace.cycles, trace.parameters, trace.packet_count)
     return compare(tables, truth, tap)

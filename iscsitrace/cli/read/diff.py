@@ -52,7 +52,8 @@ def command(
     With the traffic of both at two taps or more, the median latencies are also compared by place: network, target and
     initiator's host.
     """
-    from iscsitrace.compare import by_place, differences, matching, sides
+    from iscsitrace.compare import differences, sides
+    from iscsitrace.compare.differences import compare_by_place
     from iscsitrace.diagnosis import examination
     from iscsitrace.show import diff
 
@@ -66,11 +67,11 @@ def command(
         )
     ]
     found_a, found_b = (sides.sides_of(trace.table) for trace in traces)
-    a, b = matching.match(found_a, found_b, session_a, session_b)
-    why_not = matching.why_not(a, b)
+    a, b = sides.match(found_a, found_b, session_a, session_b)
+    why_not = sides.why_not(a, b)
     explanation = differences.explain(a.measured, b.measured) if a.measured and b.measured and not why_not else None
     headlines = [examination.examine_trace(trace).headline for trace in traces]
-    places = by_place.compare(traces[0], traces[1], a.session, b.session)
+    places = compare_by_place(traces[0], traces[1], a.session, b.session)
     if is_json:
         show_json(diff.as_dict(traces, headlines, a, b, explanation, why_not, places))
     else:

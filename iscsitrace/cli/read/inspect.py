@@ -33,8 +33,7 @@ def command(capture_input: CaptureInput, cycle: int | None, frame: int | None) -
         raise click.UsageError("name one of --cycle and --frame")
     capture_input.require_whole_file("inspect")
     from iscsitrace.show import inspect
-    from iscsitrace.wireshark.dissect import require_pyshark, show_frames
-    from iscsitrace.wireshark.pairs import ends, pairs
+    from iscsitrace.wireshark.dissect import ends, pairs, require_pyshark, show_frames
 
     require_pyshark()
     # tshark is another program

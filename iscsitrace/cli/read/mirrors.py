@@ -45,14 +45,15 @@ def command(
     if is_csv and has_filter:
         raise click.UsageError("--csv prints only the columns of the table; use --json for display filters")
     trace = capture_input.read(NEEDED, loading=["iscsitrace.relate.mirrors.account", "iscsitrace.show.mirrors"])
-    from iscsitrace.relate.mirrors import account, tables
+    from iscsitrace.relate.mirrors import account
+    from iscsitrace.relate.mirrors.writes import largest_skews, mirror_legs, mirrored_writes
     from iscsitrace.show import mirrors
 
     accounts = account.of_trace(trace.table)
     found = [each.found for each in accounts]
-    every, sides = tables.mirrored_writes(found, trace.table), tables.mirror_legs(found, trace.table)
+    every, sides = mirrored_writes(found, trace.table), mirror_legs(found, trace.table)
     most = top or (None if is_json or is_csv else _ROWS)
-    mirrored = tables.largest_skews(every, slower_ns=slower_ns, top=most)
+    mirrored = largest_skews(every, slower_ns=slower_ns, top=most)
     if is_csv:
         print_csv(mirrored)
     elif is_json:

@@ -11,8 +11,7 @@ from iscsitrace.cli.options import as_json
 from iscsitrace.show.terminal import show_heading, show_json, show_line, show_table
 
 if TYPE_CHECKING:
-    from iscsitrace.wireshark.folders import Folders
-    from iscsitrace.wireshark.install import FileState
+    from iscsitrace.wireshark.install import FileState, Folders
 
 
 @click.group(epilog="Example:  iscsitrace wireshark install")
@@ -33,13 +32,12 @@ def install(force: bool, is_json: bool) -> None:
     If an existing file is not from iscsitrace, nothing is written without --force. A file that was changed after the
     installation, by you or by Wireshark (it saves the columns of a profile), is kept.
     """
-    from iscsitrace.wireshark import folders as personal_folders
     from iscsitrace.wireshark import install as installation
 
-    folders = personal_folders.find()
-    found = [program.name for program in personal_folders.programs()]
+    folders = installation.find_folders()
+    found = [program.name for program in installation.programs()]
     results = installation.install(folders, is_forced=force)
-    is_loaded = personal_folders.is_loaded(folders.lua_plugins / installation.PLUGIN)
+    is_loaded = installation.is_loaded(folders.lua_plugins / installation.PLUGIN)
     if is_json:
         show_json(_document(folders, results) | {"is_plugin_loaded": is_loaded})
         return
@@ -61,14 +59,13 @@ def install(force: bool, is_json: bool) -> None:
 def status(is_json: bool) -> None:
     """Show which files are installed, whether they are of this version, and which Wireshark was found."""
     from iscsitrace import __version__
-    from iscsitrace.wireshark import folders as personal_folders
     from iscsitrace.wireshark import install as installation
 
-    folders = personal_folders.find()
+    folders = installation.find_folders()
     results = installation.status(folders)
     installed = installation.installed_version(folders)
-    found = list(personal_folders.programs())
-    is_loaded = personal_folders.is_loaded(folders.lua_plugins / installation.PLUGIN) if installed else None
+    found = list(installation.programs())
+    is_loaded = installation.is_loaded(folders.lua_plugins / installation.PLUGIN) if installed else None
     is_current = all(result.state in ("current", "changed") for result in results)
     if is_json:
         programs = [{"name": each.name, "path": each.path, "version": each.version} for each in found]
@@ -103,10 +100,9 @@ def status(is_json: bool) -> None:
 @as_json
 def uninstall(force: bool, is_json: bool) -> None:
     """Remove the files that install wrote, and nothing else. Changed files are kept and listed."""
-    from iscsitrace.wireshark import folders as personal_folders
     from iscsitrace.wireshark import install as installation
 
-    folders = personal_folders.find()
+    folders = installation.find_folders()
     results = installation.uninstall(folders, is_forced=force)
     left = installation.leftovers(folders)
     if is_json:

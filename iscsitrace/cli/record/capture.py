@@ -224,7 +224,7 @@ def _captured(
 ) -> dict[str, Any]:
     from iscsitrace.cli.record.capture_progress import CaptureCaller
     from iscsitrace.recording import capture
-    from iscsitrace.recording.dumpcap import capture_by
+    from iscsitrace.recording.interfaces import capture_by
 
     with wishing() as wish:
         caller = CaptureCaller(target, wish, is_quiet=is_quiet, earlier_number=number_of(earlier[-1]) if earlier else 0)
@@ -273,7 +273,7 @@ def _advise(
     is_json: bool,
 ) -> None:
     from iscsitrace.recording import capture
-    from iscsitrace.recording.dumpcap import capture_by
+    from iscsitrace.recording.interfaces import capture_by
 
     if sources:
         own_process.confine([])
@@ -313,7 +313,7 @@ def _require_filter(expression: str | None) -> None:
     if expression is None:
         return
     from iscsitrace.recording import capture
-    from iscsitrace.recording.filters import place_of_problem
+    from iscsitrace.recording.capture import place_of_problem
 
     if (message := capture.filter_problem(expression)) is None:
         return

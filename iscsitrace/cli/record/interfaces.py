@@ -15,7 +15,7 @@ def command(is_json: bool) -> None:
 
     Portals are found from this machine's own connections to and from TCP ports 3260 and 860, of any user.
     """
-    from iscsitrace.recording.dumpcap import interfaces_found
+    from iscsitrace.recording.interfaces import interfaces_found
     from iscsitrace.show import interfaces
 
     found = interfaces_found()

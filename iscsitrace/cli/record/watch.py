@@ -174,7 +174,7 @@ def _is_by_dumpcap(source: str) -> bool:
     """Whether dumpcap captures on an interface, for lack of permission; it cannot look for portals."""
     if Path(source).exists() or source == "-":
         return False
-    from iscsitrace.recording.dumpcap import interfaces_found
+    from iscsitrace.recording.interfaces import interfaces_found
 
     return any(each.is_by_dumpcap for each in interfaces_found() if each.name == source)
 

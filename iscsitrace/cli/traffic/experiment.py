@@ -15,7 +15,7 @@ from iscsitrace.show.progress import ProgressBar
 from iscsitrace.show.terminal import show_json, show_table
 
 if TYPE_CHECKING:
-    from iscsitrace.studies import runner
+    from iscsitrace.studies.experiment import Progress
 
 _WORLDS = ("simulated", "real", "guests")
 _KEPT = ("figures", "captures", "none")
@@ -159,7 +159,7 @@ class _Watched:
         self._bar = bar
         self.wish = StopWish()
 
-    def __call__(self, seen: runner.Progress) -> bool:
+    def __call__(self, seen: Progress) -> bool:
         if seen.latest is not None and seen.latest.error is not None:
             say(f"failed: {seen.latest.name}: {seen.latest.error}", err=True)
         left = "" if seen.left_s is None else f", {_minutes(seen.left_s)} left"

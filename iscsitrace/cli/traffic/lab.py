@@ -153,7 +153,8 @@ PACKETS = settings_section("Real world", "capture.is-ipv6", "capture.snaplen")
 @_WORLD
 def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, world_kind: str, **values: Any) -> None:
     """Create the hosts and links, show how to use them, and remove them at Ctrl-C or SIGTERM."""
-    from iscsitrace.lab import real_truth, truth_file
+    from iscsitrace.lab import truth_file
+    from iscsitrace.lab.real import truth_of_links
 
     if is_bypassed:
         run_options.refuse((LINK, PATHS), {"targets"}, "a bypass")
@@ -174,7 +175,7 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, wor
             sys.stdout.flush()
             while not wish.is_there:
                 time.sleep(_WAIT_S)
-        logs = real_truth.of_links(world.access, world.paths)
+        logs = truth_of_links(world.access, world.paths)
         run_results.show_all_links(logs)
         if log_path:
             truth_file.write(log_path, truth_file.envelope("link") | {"settings": settings} | logs)

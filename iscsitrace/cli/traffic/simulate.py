@@ -45,7 +45,7 @@ def command(
     """
     from iscsitrace.lab import fault_catalogue as catalogue
     from iscsitrace.lab import simulation
-    from iscsitrace.lab.faults.addresses import SIMULATED
+    from iscsitrace.lab.faults.fault import SIMULATED
     from iscsitrace.lab.faults.settings import duration_ns
     from iscsitrace.lab.run_files import INITIATOR, targets
 

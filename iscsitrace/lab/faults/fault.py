@@ -1,18 +1,48 @@
-"""A fault of a run: its kind, how each world makes it, and its details. `lab.fault_catalogue` has all kinds."""
+"""A fault of a run: its kind, how each world makes it, its details, and what it did.
+
+`lab.fault_catalogue` has all kinds. A fault may name an address before a run begins, so those that a run of
+our own programs will have are here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab.faults.addresses import NAMESPACES, SIMULATED
 from iscsitrace.lab.settings.kinds import TEXT, TIME, Value, ValueKind
 
+SIMULATED, NAMESPACES = "simulated", "namespaces"
+
+_FIRST_TARGET = {
+    (SIMULATED, False): "198.18.0.10",
+    (SIMULATED, True): "2001:db8::a",
+    (NAMESPACES, False): "10.71.0.2",
+    (NAMESPACES, True): "fd71::2",
+}
+_NOBODY = {
+    (SIMULATED, False): "198.18.255.254",
+    (SIMULATED, True): "2001:db8::fffe",
+    (NAMESPACES, False): "10.71.0.254",
+    (NAMESPACES, True): "fd71::fffe",
+}
+
+
+def address_of_target(world: str, number: int, *, is_ipv6: bool) -> IPv4Address | IPv6Address:
+    """The address of a target by its number."""
+    return ip_address(_FIRST_TARGET[world, is_ipv6]) + number
+
+
+def address_of_nobody(world: str, *, is_ipv6: bool) -> IPv4Address | IPv6Address:
+    """An address of the same network that no host has."""
+    return ip_address(_NOBODY[world, is_ipv6])
+
+
 TARGET = "target"
-"""The world of ``iscsitrace target``: a target alone. `addresses` has the others of our own programs."""
+"""The world of ``iscsitrace target``: a target alone; the others of our own programs."""
 INITIATOR_ALONE = "initiator"
 """The world of ``iscsitrace initiator``: an initiator alone."""
 Details = Mapping[str, Any]
@@ -145,3 +175,46 @@ class Placed:
         if not self.fault.kind.is_timed:
             return {"fault": self.number}
         return {"fault": self.number, "at_ns": self["at"], "for_ns": self["for"]}
+
+
+Hits = dict[str, Any]
+"""``fault began_ns ended_ns count from_ns to_ns``, as the core logs them."""
+
+
+def hits_of_link(log: dict[str, Any] | None) -> list[Hits]:
+    """Takes the hits of both directions out of the log of a link."""
+    return [hit for way in ("to_target", "to_initiator") if log for hit in log[way].pop("faults", ())]
+
+
+def truth_of_faults(
+    faults: Sequence[Fault], hits: Iterable[Hits], started_ns: int, ended_ns: int
+) -> list[dict[str, Any]]:
+    """A row per fault: ``name host details``; ``began_ns`` and ``ended_ns``, between which it was there, null for one
+    that did not begin; ``count`` packets, commands, logins, connections or cards that it hit, the first and last of
+    them at ``from_ns`` and ``to_ns``.
+    """
+    by_fault: dict[int, list[Hits]] = {}
+    for hit in hits:
+        by_fault.setdefault(hit["fault"], []).append(hit)
+    return [_row(each, by_fault.get(number, []), started_ns, ended_ns) for number, each in enumerate(faults)]
+
+
+def _row(fault: Fault, hits: list[Hits], started_ns: int, ended_ns: int) -> dict[str, Any]:
+    if fault.kind.is_timed:
+        began_ns = _least(hit["began_ns"] for hit in hits if (hit["began_ns"] or ended_ns) < ended_ns)
+        ends = [ended_ns if hit["ended_ns"] is None else hit["ended_ns"] for hit in hits]
+        end_ns = None if began_ns is None else min(ended_ns, max(ends, default=ended_ns))
+    else:
+        began_ns, end_ns = started_ns, ended_ns
+    return {
+        **fault.as_dict(),
+        "began_ns": began_ns,
+        "ended_ns": end_ns,
+        "count": sum(hit["count"] for hit in hits),
+        "from_ns": _least(hit["from_ns"] for hit in hits),
+        "to_ns": max((hit["to_ns"] for hit in hits if hit["to_ns"] is not None), default=None),
+    }
+
+
+def _least(times: Iterable[int | None]) -> int | None:
+    return min((each for each in times if each is not None), default=None)

@@ -10,8 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from iscsitrace.lab.faults import addresses
-from iscsitrace.lab.faults.fault import Fault
+from iscsitrace.lab.faults.fault import NAMESPACES, Fault, address_of_nobody
 from iscsitrace.lab.namespaces import Namespace
 from iscsitrace.lab.run_files import INITIATOR
 
@@ -86,6 +85,6 @@ class HostFaults:
         """Without a neighbour entry, a SYN would wait for an answer to ARP."""
         device = place.interfaces[0].name
         for is_ipv6 in (False, True) if place.address_v6 else (False,):
-            address = str(addresses.of_nobody(addresses.NAMESPACES, is_ipv6=is_ipv6))
+            address = str(address_of_nobody(NAMESPACES, is_ipv6=is_ipv6))
             entry = (address, "lladdr", _NOBODY, "nud", "permanent", "dev", device)
             place.run("ip", "neigh", "replace", *entry, package=_PACKAGE)

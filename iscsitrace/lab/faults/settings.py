@@ -11,9 +11,7 @@ from typing import Any
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab import places
-from iscsitrace.lab.faults import addresses
-from iscsitrace.lab.faults.addresses import SIMULATED
-from iscsitrace.lab.faults.fault import Fault, Placed, Settings
+from iscsitrace.lab.faults.fault import SIMULATED, Fault, Placed, Settings, address_of_nobody, address_of_target
 from iscsitrace.lab.run_files import INITIATOR, targets
 
 _S = 1_000_000_000
@@ -200,8 +198,8 @@ def _incident(settings: Settings, placed: Placed, kind: Any) -> None:
 
 def unreachable_portal(settings: Settings, placed: Placed) -> None:
     is_ipv6 = bool(settings["world"].get("is_ipv6"))
-    own = addresses.of_target(placed.world, placed.target, is_ipv6=is_ipv6)
-    nobody = addresses.of_nobody(placed.world, is_ipv6=is_ipv6)
+    own = address_of_target(placed.world, placed.target, is_ipv6=is_ipv6)
+    nobody = address_of_nobody(placed.world, is_ipv6=is_ipv6)
     listed = [places.portal(str(own), _PORT), places.portal(str(nobody), placed["port"])]
     settings["portals"][placed.target]["addresses"] = listed
     settings["client"]["timeouts"]["login_ns"] = _LOGIN_NS
@@ -263,7 +261,7 @@ def login_refused(settings: Settings, placed: Placed) -> None:
 
 
 def login_redirected(settings: Settings, placed: Placed) -> None:
-    own = addresses.of_target(placed.world, placed.target, is_ipv6=bool(settings["world"].get("is_ipv6")))
+    own = address_of_target(placed.world, placed.target, is_ipv6=bool(settings["world"].get("is_ipv6")))
     elsewhere = [f"{places.portal(str(own), _PORT)},1"]
     at_target(settings, placed, "login_refused", status=list(_MOVED), addresses=elsewhere, most=1)
 

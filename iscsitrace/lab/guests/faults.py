@@ -1,7 +1,6 @@
-"""The faults of a run in guests: how it begins and ends them. `lab.fault_catalogue` has their kinds.
+"""The faults of a run in guests: the hosts that they reach, and how a run begins and ends them.
 
-Some are set up before the login and last for the whole run; the others begin and end during the I/O, one thread beside
-the workload.
+`lab.fault_catalogue` has their kinds.
 """
 
 from __future__ import annotations
@@ -9,14 +8,49 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.lab.faults.fault import Fault, FaultImpossible, InGuests
-from iscsitrace.lab.guests.hosts import Hosts
+from iscsitrace.lab.guests.initiator import TargetPortal
+from iscsitrace.lab.guests.machine import Guest
+from iscsitrace.lab.guests.targets import Wanted
+from iscsitrace.lab.namespaces import Namespace
+from iscsitrace.lab.run_files import INITIATOR
+
+
+@dataclass
+class Hosts:
+    """Faults before the login may change the portals; the device is known after it."""
+
+    guests: Mapping[str, Guest]
+    """By the name of their host: ``initiator``, ``target``, ``target-2`` ..."""
+    namespaces: Mapping[str, Namespace]
+    """By the name of the host whose network card is plugged in."""
+    wanted: Mapping[str, Wanted]
+    """Each target, by the name of its host."""
+    program: str
+    """The targets' program: lio or tgt."""
+    portals: list[TargetPortal]
+    until_end: ExitStack
+    """Ends when the run does, before its targets."""
+    is_discovering: bool = True
+    """Whether the initiator finds the targets by SendTargets."""
+    device: str = ""
+    """The device of the initiator that the workload reads and writes."""
+
+    @property
+    def initiator(self) -> Guest:
+        """The initiator's guest."""
+        return self.guests[INITIATOR]
+
+    def portal(self, target: str) -> TargetPortal:
+        """The portal of a target, by the name of its host."""
+        return self.portals[list(self.wanted).index(target)]
+
 
 _SECOND_NS = 1_000_000_000
 _POLL_S = 0.1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from iscsitrace.lab.faults.fault import Details, FaultImpossible
-from iscsitrace.lab.guests.hosts import Hosts
+from iscsitrace.lab.guests.faults import Hosts
 
 _PACKAGE = "iproute2"
 _CARD = "guest0"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from iscsitrace.lab.faults.fault import Details, FaultImpossible
 from iscsitrace.lab.guests import targets
-from iscsitrace.lab.guests.hosts import Hosts
+from iscsitrace.lab.guests.faults import Hosts
 
 _CAPTURE_PROGRAM = "tcpdump"
 

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from iscsitrace.lab.faults.fault import Details, FaultDetail, FaultImpossible
-from iscsitrace.lab.guests import storage, targets
-from iscsitrace.lab.guests.hosts import Hosts
+from iscsitrace.lab.guests import targets
+from iscsitrace.lab.guests.faults import Hosts
+from iscsitrace.lab.guests.targets import SECTOR_BYTES, change_table, disk_backing, linear_table
 from iscsitrace.lab.settings.kinds import COUNT
 
 _MS = 1_000_000
@@ -20,11 +21,11 @@ _THIN_BLOCK_SECTORS = 128
 def _changed(hosts: Hosts, details: Details, table: str) -> Iterator[None]:
     """A disk has another table of the device mapper for a while."""
     guest, disk = hosts.guests[details["on"]], details["disk"]
-    storage.change(guest, disk, table)
+    change_table(guest, disk, table)
     try:
         yield
     finally:
-        storage.change(guest, disk, storage.linear(disk, _size_bytes(hosts, details)))
+        change_table(guest, disk, linear_table(disk, _size_bytes(hosts, details)))
 
 
 def _size_bytes(hosts: Hosts, details: Details) -> int:
@@ -35,13 +36,13 @@ def _size_bytes(hosts: Hosts, details: Details) -> int:
 
 
 def _sectors(hosts: Hosts, details: Details) -> int:
-    return _size_bytes(hosts, details) // storage.SECTOR_BYTES
+    return _size_bytes(hosts, details) // SECTOR_BYTES
 
 
 @contextmanager
 def errors(hosts: Hosts, details: Details) -> Iterator[None]:
     first, last = _range(details["sectors"], _sectors(hosts, details))
-    backing, total = storage.backing(details["disk"]), _sectors(hosts, details)
+    backing, total = disk_backing(details["disk"]), _sectors(hosts, details)
     lines = [f"0 {first} linear {backing} 0"] if first else []
     lines.append(f"{first} {last + 1 - first} error")
     if last + 1 < total:
@@ -64,7 +65,7 @@ def _range(text: str, total: int) -> tuple[int, int]:
 def flaky(hosts: Hosts, details: Details) -> Iterator[None]:
     up, down = (max(1, details[name] // _S) for name in ("up", "down"))
     hosts.guests[details["on"]].run("modprobe", "dm-flakey")
-    table = f"0 {_sectors(hosts, details)} flakey {storage.backing(details['disk'])} 0 {up} {down}"
+    table = f"0 {_sectors(hosts, details)} flakey {disk_backing(details['disk'])} 0 {up} {down}"
     with _changed(hosts, details, table):
         yield
 
@@ -79,7 +80,7 @@ def slow(hosts: Hosts, details: Details) -> Iterator[None]:
 
 def _delay_table(hosts: Hosts, details: Details, read_ms: int, write_ms: int) -> str:
     hosts.guests[details["on"]].run("modprobe", "dm-delay")
-    backing = storage.backing(details["disk"])
+    backing = disk_backing(details["disk"])
     return f"0 {_sectors(hosts, details)} delay {backing} 0 {read_ms} {backing} 0 {write_ms}"
 
 
@@ -87,12 +88,12 @@ def _delay_table(hosts: Hosts, details: Details, read_ms: int, write_ms: int) ->
 def full(hosts: Hosts, details: Details) -> Iterator[None]:
     """The disk becomes a thin volume in a pool without enough room: what it held is hidden."""
     guest, sectors = hosts.guests[details["on"]], _sectors(hosts, details)
-    pool_sectors = -(-details["bytes"] // storage.SECTOR_BYTES // _THIN_BLOCK_SECTORS) * _THIN_BLOCK_SECTORS
+    pool_sectors = -(-details["bytes"] // SECTOR_BYTES // _THIN_BLOCK_SECTORS) * _THIN_BLOCK_SECTORS
     guest.shell(
         f"""
         modprobe dm-thin-pool
         truncate -s 4M /run/pool-map
-        truncate -s {pool_sectors * storage.SECTOR_BYTES} /run/pool-data
+        truncate -s {pool_sectors * SECTOR_BYTES} /run/pool-data
         map=$(losetup --show -f /run/pool-map) data=$(losetup --show -f /run/pool-data)
         dmsetup create pool --table "0 {pool_sectors} thin-pool $map $data {_THIN_BLOCK_SECTORS} 0 1 error_if_no_space"
         dmsetup message pool 0 'create_thin 0'

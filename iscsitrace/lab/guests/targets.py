@@ -1,6 +1,8 @@
 """The targets of a guest: LIO, the kernel's, set up by rtslib's targetctl; and tgt, with tgtadm.
 
 Each serves the guest's disks as LUN 0, 1 ... (tgt from LUN 1 on: its LUN 0 is a controller).
+
+Their disks are memory below a device mapper, through which a run makes them slow, broken or full.
 """
 
 from __future__ import annotations
@@ -14,8 +16,42 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from iscsitrace.lab import peers, places
-from iscsitrace.lab.guests import storage
 from iscsitrace.lab.guests.machine import Guest
+
+SECTOR_BYTES = 512
+_LOOPS = 64
+
+
+def disk_device(number: int) -> str:
+    """The device of a disk."""
+    return f"/dev/mapper/disk{number}"
+
+
+def make_disks(guest: Guest, sizes_bytes: Sequence[int]) -> None:
+    """Makes the disks of a guest."""
+    lines = [f"modprobe loop max_loop={_LOOPS}", "modprobe dm-mod"]
+    for number, size_bytes in enumerate(sizes_bytes):
+        # a file in memory: unlike a RAM disk of the kernel, it can be unmapped
+        lines += [f"truncate -s {size_bytes} /run/disk{number}", f"losetup {disk_backing(number)} /run/disk{number}"]
+        lines.append(f"dmsetup create disk{number} --table '{linear_table(number, size_bytes)}'")
+    guest.shell("\n".join(lines))
+
+
+def disk_backing(number: int) -> str:
+    """The device below a disk's mapper."""
+    return f"/dev/loop{number}"
+
+
+def linear_table(number: int, size_bytes: int) -> str:
+    """The table of a disk that works."""
+    return f"0 {size_bytes // SECTOR_BYTES} linear {disk_backing(number)} 0"
+
+
+def change_table(guest: Guest, number: int, table: str) -> None:
+    """Gives a disk another table; commands in flight complete first."""
+    disk = f"disk{number}"
+    guest.shell(f"dmsetup suspend --nolockfs {disk}; dmsetup load {disk} --table '{table}'; dmsetup resume {disk}")
+
 
 PROGRAMS = ("lio", "tgt")
 _LIO_LIMIT_S = 120
@@ -46,7 +82,7 @@ class Wanted:
 @contextmanager
 def running(program: str, guest: Guest, wanted: Wanted) -> Iterator[int]:
     """A target that serves until the block ends; the LUN of its first disk."""
-    storage.make(guest, wanted.disk_bytes)
+    make_disks(guest, wanted.disk_bytes)
     if program == "lio":
         _start_lio(guest, wanted)
         yield 0
@@ -172,7 +208,7 @@ def lio_configuration(wanted: Wanted) -> dict[str, Any]:
         (account,) = wanted.accounts
         group |= _chap(account, wanted.own_account)
     disks = [
-        {"plugin": "block", "name": f"disk{number}", "dev": storage.device(number), "write_back": False,
+        {"plugin": "block", "name": f"disk{number}", "dev": disk_device(number), "write_back": False,
          # the same disk of another target is another disk
          "wwn": str(uuid5(NAMESPACE_URL, f"{wanted.name}/{number}"))}
         for number in range(count)
@@ -215,7 +251,7 @@ def tgt(guest: Guest, wanted: Wanted) -> Iterator[None]:
         peers.set_up_tgt(
             administer,
             name=wanted.name,
-            disks=[storage.device(number) for number in range(len(wanted.disk_bytes))],
+            disks=[disk_device(number) for number in range(len(wanted.disk_bytes))],
             accounts=wanted.accounts,
             own_account=wanted.own_account,
             keys=wanted.keys,

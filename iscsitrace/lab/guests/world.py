@@ -19,14 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing, TrafficImpossible
-from iscsitrace.lab import actors, namespaces, peers, real, real_truth, run_files, truth_file
+from iscsitrace.lab import actors, namespaces, peers, real, run_files, truth_file
 from iscsitrace.lab.actors import RunningTarget, Watch
 from iscsitrace.lab.faults.fault import Fault, FaultImpossible
 from iscsitrace.lab.guests import faults, image, initiator, machine, targets
 from iscsitrace.lab.guests.evidence import recording
-from iscsitrace.lab.guests.hosts import Hosts
+from iscsitrace.lab.guests.faults import Hosts
 from iscsitrace.lab.guests.machine import Guest
 from iscsitrace.lab.namespaces import require_root
+from iscsitrace.lab.real import truth_of_ends, truth_of_links
 from iscsitrace.lab.run_files import INITIATOR
 
 Say = Callable[[str], None]
@@ -206,8 +207,8 @@ def _run(
         "started_ns": started_ns,
         "ended_ns": ended_ns,
         **outcome,
-        **real_truth.of_links(world.outside.access, world.outside.paths),
-        **real_truth.of_ends(evidence[at_initiator].samples, [evidence[host].samples for host in others], running),
+        **truth_of_links(world.outside.access, world.outside.paths),
+        **truth_of_ends(evidence[at_initiator].samples, [evidence[host].samples for host in others], running),
         "packet_counts": [evidence[host].packet_count for host in world.guests],
         "capture_dropped_counts": [evidence[host].dropped_count for host in world.guests],
         "target_logs": [None for _ in others],

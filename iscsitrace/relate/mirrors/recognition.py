@@ -14,9 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.relate.mirrors import offsets, sides
-from iscsitrace.relate.mirrors.offsets import WRITES_MIN
-from iscsitrace.relate.mirrors.pairing import Pairing, pair
+from iscsitrace.relate.mirrors import sides
+from iscsitrace.relate.mirrors.pairing import WRITES_MIN, Pairing, pair, possible_offsets
 from iscsitrace.relate.mirrors.sides import MirrorSide, Requests
 from iscsitrace.relate.volumes import Volumes
 from iscsitrace.tables.numbers import distinct, order_of
@@ -145,7 +144,7 @@ def _likely(every: Sequence[MirrorSide]) -> dict[int, list[tuple[int, list[int]]
         for other in others
     ]
     found: dict[int, list[tuple[int, list[int]]]] = {}
-    likely = offsets.of_pairs([(every[place].writes, every[other].writes) for place, other in pairs])
+    likely = possible_offsets([(every[place].writes, every[other].writes) for place, other in pairs])
     for (place, other), each in zip(pairs, likely, strict=True):
         if each:
             found.setdefault(place, []).append((other, each))

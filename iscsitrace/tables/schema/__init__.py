@@ -1,6 +1,6 @@
 """The tables: every column's name, type, unit, null rule and meaning. Nothing is computed here.
 
-The core declares what it stores (``core/trace/src/tables/``); ``stored`` takes these declarations from it. Declared here
+The core declares what it stores (``core/trace/src/tables/``); ``declaration`` takes these from it. Declared here
 are the columns and tables that are computed from the stored ones, the sidecar, and the words of categories. Exports
 write them, ``docs/tables.md`` prints them.
 
@@ -16,8 +16,17 @@ from typing import Final
 
 from iscsitrace.tables.schema import computed
 from iscsitrace.tables.schema.computed import DERIVED_CYCLE_COLUMNS
-from iscsitrace.tables.schema.declaration import CATEGORIES, Column, Declaration
-from iscsitrace.tables.schema.stored import DEFAULT_TABLES, ON_REQUEST, PURPOSES, TABLES, TAP_TABLES, WORDS
+from iscsitrace.tables.schema.declaration import (
+    CATEGORIES,
+    DEFAULT_TABLES,
+    ON_REQUEST,
+    PURPOSES,
+    TABLES,
+    TAP_TABLES,
+    WORDS,
+    Column,
+    Declaration,
+)
 
 __all__ = [
     "CATEGORIES",

@@ -1,6 +1,7 @@
 """Columns and tables that are computed from those of the pass. ``tables/phases.py`` computes the columns of ``cycles``,
 ``events/derived.py`` events, mirrors and streams, ``taps/reading.py`` what several taps show together,
 and ``fleet/periods.py`` what a dataset has of each period.
+Also the sidecar of a capture, the results for single frames that Wireshark's plugin shows. It is not a table of a trace.
 """
 
 from __future__ import annotations
@@ -176,5 +177,18 @@ TIME_BREAKDOWN: Final = Declaration(
         column("time_first_ns", "int64", "its first instant", "ns"),
         column("time_last_ns", "int64", "its last instant", "ns"),
         column("duration_ns", "int64", "the time between them that is in this part", "ns"),
+    ),
+)  # fmt: skip
+
+
+SIDECAR: Final = Declaration(
+    "sidecar",
+    "one frame with results, in ascending order",
+    (
+        column("frame", "uint64", "the frame"),
+        column("budget_owner", "category:budget_part", "part of the time breakdown that the time before it is attributed to: the largest since the previous packet of its connection, in either direction", source="method 4"),
+        column("cwnd_estimate_bytes", "int64", "estimated congestion window of the sender whose data it carries or acknowledges; the larger if both apply", "bytes", null=True, source="method 5"),
+        column("loss_class", "category:retransmission_cause", "cause of the retransmission", source="method 5"),
+        column("violation", "str", "the violations of RFC 7143 that it shows, each with the name of its rule", null=True),
     ),
 )  # fmt: skip

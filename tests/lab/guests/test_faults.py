@@ -13,8 +13,7 @@ from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.lab.fault_catalogue import GUESTS, names_in, parse
 from iscsitrace.lab.faults.fault import Details, Fault, FaultImpossible, FaultKind, InGuests, fault
 from iscsitrace.lab.guests import faults
-from iscsitrace.lab.guests.faults import Occurrence, capture_limits
-from iscsitrace.lab.guests.hosts import Hosts
+from iscsitrace.lab.guests.faults import Hosts, Occurrence, capture_limits
 from iscsitrace.lab.places import Finished
 from iscsitrace.lab.scenarios import scenarios
 

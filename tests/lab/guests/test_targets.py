@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from iscsitrace.lab import peers
-from iscsitrace.lab.guests import storage, targets
-from iscsitrace.lab.guests.targets import Wanted
+from iscsitrace.lab.guests import targets
+from iscsitrace.lab.guests.targets import Wanted, disk_device, linear_table
 from iscsitrace.lab.peers import ChapAccount
 
 JOE, TARGET = ChapAccount("joe", "twelveletters"), ChapAccount("target", "twelveothers")
@@ -75,5 +75,5 @@ def test_tgt_is_set_up_by_commands() -> None:
 
 
 def test_a_disk_is_a_map_of_memory() -> None:
-    assert storage.linear(1, 1 << 20) == "0 2048 linear /dev/loop1 0"
-    assert storage.device(1) == "/dev/mapper/disk1"
+    assert linear_table(1, 1 << 20) == "0 2048 linear /dev/loop1 0"
+    assert disk_device(1) == "/dev/mapper/disk1"
