@@ -87,12 +87,8 @@ quick-rust: build/setup.stamp ## lint and the quick tests of the crates that rea
 linted: build/setup.stamp
 	$(LINTED) $(CARGO) build $(WORKSPACE) --workspace --tests --bins
 
-# the targets of libFuzzer read their committed inputs, which takes seconds
 test-rust: linted
 	$(LINTED) $(CARGO) test $(WORKSPACE) --workspace
-	@for inputs in core/fuzz/corpus/*; do \
-		$${CARGO_TARGET_DIR:-core/target}/debug/$${inputs##*/} $$inputs/* > build/corpus.log 2>&1 || { cat build/corpus.log; exit 1; }; \
-	done
 
 # Tests in real time run one at a time, at real-time priority, beside the others (before them, where this priority is
 # not allowed). Tests of WAITING mostly wait for programs of others, and run one at a time beside the others, too. The

@@ -20,7 +20,6 @@ SOURCES = (
     "core/*/src/**/*.rs",
     "core/*/tests/**/*.rs",
     "core/*/examples/**/*.rs",
-    "core/fuzz/fuzz_targets/*.rs",
     "iscsitrace/**/*.py",
     "tests/**/*.py",
     "tests/vectors/*.md",

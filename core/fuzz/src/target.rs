@@ -1,5 +1,4 @@
 //! Arbitrary bytes, PDUs with a correct CmdSN, time and lost connections, for a target portal with two sessions.
-#![no_main]
 
 use iscsitrace_lab::application::{Application, Closed};
 use iscsitrace_lab::protocol::pdu::{Decoder, Digests, Piece, encode};
@@ -7,7 +6,6 @@ use iscsitrace_lab::protocol::target::{Limits, Portal, PortalSettings, ServiceDe
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
 use iscsitrace_wire::serial::SerialNumber;
-use libfuzzer_sys::fuzz_target;
 
 const KEYS: &str = "InitiatorName=iqn.2025-01.org.iscsitrace:fuzzer\0TargetName=iqn.2025-01.org.iscsitrace:memory\0\
     MaxConnections=4\0InitialR2T=No\0ImmediateData=Yes\0FirstBurstLength=1024\0MaxBurstLength=4096\0\
@@ -78,7 +76,7 @@ impl Peer {
 }
 
 // | settings | then steps: | what 1 | length 2 | bytes ... |
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let Some((&chosen, mut rest)) = data.split_first() else { return };
     let mut settings = PortalSettings {
         status: [StatusDelivery::InData, StatusDelivery::Apart, StatusDelivery::ApartHeld][usize::from(chosen % 3)],
@@ -149,4 +147,4 @@ fuzz_target!(|data: &[u8]| {
         let is_logged = peer.portal.log().connections.iter().any(|record| record.connection == end.number);
         assert!(is_open != is_logged, "each connection is open, or its end has a reason");
     }
-});
+}

@@ -1,13 +1,11 @@
 //! Arbitrary bytes as login text of both sides, over several PDUs.
-#![no_main]
 
 use iscsitrace_trace::iscsi::keys::{Defaults, Negotiation};
 use iscsitrace_wire::key::KEYS;
 use iscsitrace_wire::text;
-use libfuzzer_sys::fuzz_target;
 
 // | split 2 | text of the initiator, up to the split | text of the target |
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let Some((split, texts)) = data.split_first_chunk::<2>() else { return };
     let (initiator, target) = texts.split_at(usize::from(u16::from_be_bytes(*split)).min(texts.len()));
     let mut negotiation = Negotiation::default();
@@ -29,4 +27,4 @@ fuzz_target!(|data: &[u8]| {
         }
         let _ = (negotiation.initiator(offer.key), negotiation.digest(offer.key));
     }
-});
+}

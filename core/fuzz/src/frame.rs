@@ -1,13 +1,11 @@
 //! Arbitrary bytes as a frame of each link type.
-#![no_main]
 
 use iscsitrace_wire::frame::{LinkType, layers, segment, tcp_options};
-use libfuzzer_sys::fuzz_target;
 
 const LINK_TYPES: [u16; 12] = [0, 1, 9, 12, 14, 101, 108, 113, 228, 229, 276, 999];
 
 // | further bytes on the wire, 2 | frame ... |
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let Some((cut, captured)) = data.split_first_chunk::<2>() else { return };
     let length = captured.len() as u32;
     for original_length in [length, length.saturating_add(u16::from_be_bytes(*cut).into()), 0, u32::MAX] {
@@ -27,4 +25,4 @@ fuzz_target!(|data: &[u8]| {
             assert!(options.window_scale.is_none_or(|scale| scale <= 14));
         }
     }
-});
+}

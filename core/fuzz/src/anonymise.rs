@@ -1,21 +1,14 @@
 //! A capture, or a small conversation damaged by the input, without its names: every packet is there with its time and
 //! length, the output is no larger than the input explains, and of the conversation no name and no data is left.
-#![no_main]
-
-#[path = "../../trace/tests/conversation/mod.rs"]
-mod conversation;
-#[path = "../steps.rs"]
-mod steps;
 
 use std::convert::Infallible;
 use std::io::Cursor;
 
-use conversation::{damage, pcapng};
+use crate::conversation::{damage, pcapng};
+use crate::steps::{conversation, damages};
 use iscsitrace_anonymise::{KEY_BYTES, Settings, anonymise};
 use iscsitrace_trace::counters::Counters;
 use iscsitrace_trace::reader::{Capture, Input};
-use libfuzzer_sys::fuzz_target;
-use steps::{conversation, damages};
 
 /// First bytes of gzip, zstd and lz4: a few compressed bytes can be very many packets.
 const COMPRESSED: [&[u8]; 3] = [&[0x1f, 0x8b], &[0x28, 0xb5, 0x2f, 0xfd], &[0x04, 0x22, 0x4d, 0x18]];
@@ -57,7 +50,7 @@ fn without_names(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 // | 0 | a capture, or | which | then damages: | what 1 | where 2 | how much 2 |
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let Some((&which, rest)) = data.split_first() else { return };
     if which == 0 {
         if !COMPRESSED.iter().any(|magic| rest.starts_with(magic)) {
@@ -75,4 +68,4 @@ fuzz_target!(|data: &[u8]| {
     for packet in captured.iter().filter(|packet| packet.kept_bytes > 1000).take(DATA_PACKETS) {
         assert!(!is_left(&packet.frame[800..808]), "data is left");
     }
-});
+}

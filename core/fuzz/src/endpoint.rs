@@ -1,12 +1,10 @@
 //! Segments of any kind, time, writes, reads and closes for one TCP endpoint: it respects the windows, and each
 //! direction delivers what was written into it.
-#![no_main]
 
 use bytes::Bytes;
 use iscsitrace_lab::tcp::segment::{ACK, FIN, PSH, RST, SYN, options_length};
 use iscsitrace_lab::tcp::{CongestionControl, Endpoint, Role, Segment, Settings, State};
 use iscsitrace_wire::frame::{TcpFlags, TcpOptions};
-use libfuzzer_sys::fuzz_target;
 
 const MS: i64 = 1_000_000;
 /// Sequence number of the peer's SYN: numbers wrap soon.
@@ -190,7 +188,7 @@ impl Peer {
 }
 
 // | settings 2 | then steps: | what 1 | length 2 | bytes ... |
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let Some((&[chosen, offered], mut rest)) = data.split_first_chunk::<2>() else { return };
     let is = |bit: u8| chosen & bit != 0;
     let settings = Settings {
@@ -306,4 +304,4 @@ fuzz_target!(|data: &[u8]| {
         }
         peer.check();
     }
-});
+}

@@ -1,11 +1,9 @@
 //! Arbitrary bytes as a capture file: read whole and byte by byte; unless compressed, both give the same packets.
-#![no_main]
 
 use std::io::{self, Cursor, Read};
 
 use iscsitrace_trace::counters::Counters;
 use iscsitrace_trace::reader::Capture;
-use libfuzzer_sys::fuzz_target;
 
 /// A few compressed bytes can be very many packets.
 const PACKETS_MAX: u64 = 1 << 12;
@@ -51,11 +49,11 @@ fn read(reader: Box<dyn Read + Send>) -> Option<(Vec<String>, String)> {
     Some((packets, format!("{:?}", counters.sorted())))
 }
 
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let whole = read(Box::new(Cursor::new(data.to_vec())));
     let byte_by_byte = read(Box::new(ByteByByte(Cursor::new(data.to_vec()))));
     // how far a decompressor gets before damage depends on the size of its input
     if !COMPRESSED.iter().any(|magic| data.starts_with(magic)) {
         assert_eq!(whole, byte_by_byte);
     }
-});
+}

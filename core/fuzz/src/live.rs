@@ -1,19 +1,14 @@
 //! A small conversation with times from the input, through the live pass: it ends, after a bounded number of intervals.
-#![no_main]
-
-#[path = "../../trace/tests/conversation/mod.rs"]
-mod conversation;
 
 use std::io::Cursor;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use conversation::{Conversation, Settings as ScriptSettings, everything};
+use crate::conversation::{Conversation, Settings as ScriptSettings, everything};
 use iscsitrace_trace::live::view::View;
 use iscsitrace_trace::live::{Live, Origin, Settings, Step};
 use iscsitrace_wire::capture_writer::PcapngWriter;
 use iscsitrace_wire::frame::LinkType;
-use libfuzzer_sys::fuzz_target;
 
 const START_NS: i64 = 1_700_000_000_000_000_000;
 /// A pause of more intervals than this is one interval (`live`).
@@ -47,7 +42,7 @@ fn time_ns(step: &[u8; 8], last_ns: i64) -> i64 {
 }
 
 // | interval 1 | keep 1 | then for each packet: 8 |
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let Some((&[interval, keep], steps)) = data.split_first_chunk::<2>() else { return };
     let mut writer = PcapngWriter::new(Vec::new(), "fuzz").expect("a vector can be written");
     let interface = writer.add_interface(LinkType::ETHERNET, 0, "eth0").expect("a vector can be written");
@@ -79,4 +74,4 @@ fuzz_target!(|data: &[u8]| {
     assert!(views.iter().all(|view| view.from_ns <= view.to_ns));
     let commands: usize = views.iter().map(|view| view.outcome.tables.cycles.cycle.len()).sum();
     assert!(commands <= packets.len(), "{commands} commands of {} packets", packets.len());
-});
+}

@@ -1,6 +1,5 @@
 //! Arbitrary bytes, PDUs with a correct StatSN, time and lost connections, for an initiator's session with two
 //! connections.
-#![no_main]
 
 use iscsitrace_lab::application::Closed;
 use iscsitrace_lab::protocol::breach::Breaches;
@@ -10,7 +9,6 @@ use iscsitrace_lab::protocol::login::InitiatorLoginSettings;
 use iscsitrace_lab::protocol::pdu::{Decoder, Digests, Piece, encode};
 use iscsitrace_wire::bhs::{Bhs, BhsBuilder, LENGTH_BYTES};
 use iscsitrace_wire::opcode::Opcode;
-use libfuzzer_sys::fuzz_target;
 
 const ISID: [u8; 6] = [0x80, 0, 0, 1, 0, 0];
 const KEYS: &[u8] =
@@ -139,7 +137,7 @@ impl Peer {
 }
 
 // steps: | what 1, connection in its high bits | length 2 | bytes ... |
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let mut peer = Peer::new();
     let mut rest = data;
     while let Some((&[what, high, low], bytes)) = rest.split_first_chunk::<3>() {
@@ -187,4 +185,4 @@ fuzz_target!(|data: &[u8]| {
         }
         peer.note_event();
     }
-});
+}

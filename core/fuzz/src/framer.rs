@@ -1,5 +1,4 @@
 //! Arbitrary chunks, cuts and gaps of both streams of one connection, to the framers with the connection listening.
-#![no_main]
 
 use iscsitrace_trace::connection::content::{Content, ContentSink, IscsiContent};
 use iscsitrace_trace::context::Context;
@@ -8,10 +7,9 @@ use iscsitrace_trace::iscsi::digest_use::Digests;
 use iscsitrace_trace::iscsi::framer::Framer;
 use iscsitrace_trace::stream::chunk::{Chunk, StreamSink};
 use iscsitrace_trace::stream::closing::Closing;
-use libfuzzer_sys::fuzz_target;
 
 // | settings | then steps: | what 1 | length 2 | bytes ... |
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let Some((&settings, mut rest)) = data.split_first() else { return };
     let has_start = settings & 1 != 0;
     let mut framers = [Framer::new(0, has_start), Framer::new(0, has_start)];
@@ -68,4 +66,4 @@ fuzz_target!(|data: &[u8]| {
         assert!(offset >= before[direction] && offset + 48 <= offsets[direction], "PDU at {offset}");
         before[direction] = offset + 48;
     }
-});
+}

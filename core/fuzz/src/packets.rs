@@ -1,21 +1,14 @@
 //! A small conversation with packets damaged by the input, through the whole pass.
-#![no_main]
 
-#[path = "../../trace/tests/conversation/mod.rs"]
-mod conversation;
-#[path = "../steps.rs"]
-mod steps;
-
-use conversation::{check, damage, time_ns};
+use crate::conversation::{check, damage, time_ns};
+use crate::steps::{conversation, damages};
 use iscsitrace_trace::pipeline::Pipeline;
 use iscsitrace_trace::reader::Packet;
 use iscsitrace_trace::tables::Wanted;
 use iscsitrace_wire::frame::LinkType;
-use libfuzzer_sys::fuzz_target;
-use steps::{conversation, damages};
 
 // | which | then damages: | what 1 | where 2 | how much 2 |
-fuzz_target!(|data: &[u8]| {
+pub fn run(data: &[u8]) {
     let Some((&which, steps)) = data.split_first() else { return };
     let mut pipeline = Pipeline::new(Wanted::ALL);
     let packets = damage(conversation(which), &damages(steps));
@@ -32,4 +25,4 @@ fuzz_target!(|data: &[u8]| {
     let mut tables = pipeline.finish();
     assert!(tables.cycles.cycle.len() <= packets.len() && tables.segments.frame.len() <= packets.len());
     check(&mut tables).unwrap_or_else(|wrong| panic!("{wrong}"));
-});
+}

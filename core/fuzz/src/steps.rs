@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::conversation::{Conversation, Damage, Settings, everything};
+use crate::conversation::{Conversation, Damage, Settings, everything};
 
 /// Maximum damages.
 const DAMAGES_MAX: usize = 64;
