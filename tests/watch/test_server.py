@@ -84,10 +84,13 @@ def test_half_requests_take_neither_threads_nor_descriptors_without_bound(serve:
 
 
 FLOOD = """
-import collections, socket, sys
+import collections, itertools, socket, sys, time
 port, sent = int(sys.argv[1]), sys.argv[2].encode()
 held = collections.deque(maxlen=900)
-while True:
+for count in itertools.count(1):
+    # two hundred times as many connections as the server has, each second
+    if not count % 64:
+        time.sleep(0.01)
     client = socket.socket()
     client.setblocking(False)
     client.connect_ex(("127.0.0.1", port))
