@@ -25,18 +25,19 @@ main()
 
 
 class Dask:
-    """A scheduler with two workers, each a process of its own, without a nanny."""
+    """A scheduler with workers, each a process of its own, without a nanny."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, worker_count: int) -> None:
         folder.mkdir()
         file = folder / "scheduler.json"
         self.scheduler = _started(folder, "distributed.cli.dask_scheduler", "--port", "0", "--host", "127.0.0.1", file)
         self.processes = [
-            _started(folder, "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny", file) for _ in range(2)
+            _started(folder, "distributed.cli.dask_worker", "--nthreads", "1", "--no-nanny", file)
+            for _ in range(worker_count)
         ]
         self.processes.append(self.scheduler)
         with Client(scheduler_file=str(file), timeout=30) as client:
-            client.wait_for_workers(2, timeout=30)
+            client.wait_for_workers(worker_count, timeout=30)
             self.address: str = client.scheduler.address
 
     def end(self) -> None:
@@ -59,7 +60,7 @@ def _started(folder: Path, module: str, *arguments: object) -> subprocess.Popen[
 @pytest.fixture
 def schedulers(tmp_path: Path) -> Iterator[list[Dask]]:
     """The first of them; tests append others."""
-    found = [Dask(tmp_path / "dask-1")]
+    found = [Dask(tmp_path / "dask-1", 2)]
     yield found
     for each in found:
         each.end()
@@ -97,7 +98,7 @@ def test_a_killed_scheduler_is_one_line_and_the_same_command_goes_on_with_anothe
     assert err.count("\n") == 1
     assert 3 <= generation(tmp_path, "a") < PIECES
     # the workers of the lost scheduler live on: what one of them still reads must not reach the dataset twice
-    schedulers.append(Dask(tmp_path / "dask-2"))
+    schedulers.append(Dask(tmp_path / "dask-2", 1))
     process = fleet_run(tmp_path, schedulers[1].address)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")

@@ -42,7 +42,7 @@ def scheduler() -> Iterator[str]:
     """The scheduler of a cluster that gives up a task with its first worker: Dask may not start a lost one again."""
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 0}),
-        LocalCluster(n_workers=4, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
     ):
         yield cluster.scheduler_address
 
@@ -166,6 +166,7 @@ def test_a_scheduler_with_a_worker_at_each_tap(
                 f"tap-{name}=1",
                 "--nthreads",
                 1,
+                "--no-nanny",
                 "--no-dashboard",
                 cwd=disk,
                 env=os.environ | {"PYTHONPATH": str(Path.cwd())},
