@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +98,16 @@ def key(row: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(row[name] for name in KEY)
 
 
+@lru_cache(maxsize=4)
+def truth_of(folder: Path) -> dict[tuple[Any, ...], TrueLegs | None]:
+    """Read once for the many faults of a run."""
+    whole = iscsitrace.read(folder / "initiator.pcapng", tables=())
+    return dict(zip(map(key, whole.cycles.rows(KEY)), true_legs(folder), strict=True))
+
+
 def with_truth(trace: TappedTables, folder: Path) -> list[tuple[int, TrueLegs]]:
     """Place in the legs, and truth, of each command that has both."""
-    whole = iscsitrace.read(folder / "initiator.pcapng", tables=())
-    truth = dict(zip(map(key, whole.cycles.rows(KEY)), true_legs(folder), strict=True))
+    truth = truth_of(folder)
     rows = trace.cycles.select(trace.command_legs.rows).rows(KEY)
     found = [(place, truth[key(row)]) for place, row in enumerate(rows)]
     return [(place, legs) for place, legs in found if legs is not None]
