@@ -185,7 +185,10 @@ def _has_landlock() -> bool:
     ("words", "possible"),
     [
         *(([*words.split(), "source.pcapng"], set()) for words in ("summary", "events --json", "diagnose", "cycles")),
-        *(([*words.split(), "source.pcapng"], set()) for words in ("mirrors", "check", "report -o -", "model fit")),
+        *(
+            ([*words.split(), "source.pcapng"], set())
+            for words in ("mirrors", "check", "report --format md -o -", "model fit")
+        ),
         (["diff", "source.pcapng", "source.pcapng"], set()),
         (["export", "-o", "out", "source.pcapng"], {"write to the output's folder"}),
         (["export", "--sidecar", "-o", "out", "source.pcapng"], {"write to the output's folder"}),

@@ -47,6 +47,13 @@ def traces(name: str) -> Iterator[TraceTables]:
         yield iscsitrace.read_taps({"host": capture, "disk": other}, tables=tables)
 
 
+def sizes(name: str, kind: str, trace: Trace) -> tuple[Size, ...]:
+    """The sizes of a picture; of both ends a kind that one end has, too, is drawn narrow only."""
+    if isinstance(trace, TappedTrace) and not kinds.load(kind).is_of_taps:
+        return (NARROW,)
+    return (Size(), NARROW) if name == NARROWED or isinstance(trace, TappedTrace) else (Size(),)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_no_text_is_cut_or_hidden_and_legends_have_the_colors(name: str) -> None:
     drawn: set[str] = set()
@@ -58,8 +65,7 @@ def test_no_text_is_cut_or_hidden_and_legends_have_the_colors(name: str) -> None
             except InputInvalid:
                 continue
             about = subject.of_trace(trace, drawing.view)
-            is_narrowed = name == NARROWED or isinstance(trace, TappedTables)
-            for size in (PictureSize(), NARROW) if is_narrowed else (PictureSize(),):
+            for size in sizes(name, kind, trace):
                 figure = picture.figure_of(drawing, about, size)
                 with style.applied():
                     assert problems(figure) == [], (kind, size)
