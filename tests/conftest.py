@@ -30,8 +30,9 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keeps the collector of garbage from visiting all tests often: a sixth of the time of tests with many objects."""
+    """Keeps the collector of garbage from visiting all tests: a sixth of the time of tests with many objects."""
     gc.set_threshold(50_000, 20, 20)
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

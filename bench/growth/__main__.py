@@ -162,10 +162,10 @@ def growth(name: str, family: Family, command: str, folder: Path, scale: float, 
         capture = folder / f"{name}-{count}.pcap"
         return _arguments(command, capture if capture.exists() else family.write(capture, count), folder)
 
-    _run_loading(arguments(least))
-    runs: dict[int, list[tuple[float, int]]] = defaultdict(list)
     # with two points the square would not be twice as steep without a smaller start
     start, most = (max(1, least // 16), MOST_OF_TWO) if is_small else (least, MOST)
+    _run_loading(arguments(start))
+    runs: dict[int, list[tuple[float, int]]] = defaultdict(list)
 
     def measured() -> Growth:
         """Of one more run of each count."""

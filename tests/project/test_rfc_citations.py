@@ -6,6 +6,7 @@ A section without an RFC is one of RFC 7143, as the files say that leave it out.
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,14 +38,18 @@ _FURTHER = rf"(?:,{_GAP}and|,|{_GAP}and|{_GAP}to){_GAP}\d{{1,2}}(?:\.\d{{1,2}})*
 _DOCUMENT = rf"(?:(?P<document>RFC ?\d+|[A-Z]+-\d|\S+\.md),?{_GAP})?"
 _SECTIONS = re.compile(rf"{_DOCUMENT}\b[Ss]ections?{_GAP}(?P<sections>{_NUMBER}(?:{_FURTHER})*)")
 _APPENDIX = re.compile(rf"{_DOCUMENT}\b[Aa]ppendix{_GAP}(?P<sections>[A-Z](?:\.\d+)*)\b")
+_EITHER = re.compile(r"\b(?:[Ss]ections?|[Aa]ppendix)\b")
 # The initiator's and the target's refusals name their section in a string of its own.
 _LITERAL = re.compile(r'"(?P<sections>\d+(?:\.\d+)+)"')
 _REFUSING = ROOT / "core" / "lab" / "src" / "protocol"
 
 
+@cache
 def citations(text: str, *patterns: re.Pattern[str]) -> list[tuple[int, int, str]]:
     """Line, RFC and section of everything that a text cites of an RFC."""
-    found = []
+    found: list[tuple[int, int, str]] = []
+    if not patterns and not _EITHER.search(text):
+        return found
     for pattern in patterns or (_SECTIONS, _APPENDIX):
         for match in pattern.finditer(text):
             document = match.groupdict().get("document") or f"RFC {ISCSI}"
