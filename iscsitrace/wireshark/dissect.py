@@ -81,8 +81,11 @@ def dissect(path: str, ports: Iterable[int], packet_limit: int | None = None) ->
     given = ["-r", path, *limit]
     version = next(iter(_run(["--version"])), "tshark").strip()
     frames = {frame.frame: frame for frame in _frames([*given, *preferences(ports)])}
-    pdus = _pdus([*given, *preferences(ports)])
-    return Dissection(version, pdus, _pdus([*given, *preferences(ports, is_reordering=False)]), frames)
+    pdus = as_arrived = _pdus([*given, *preferences(ports)])
+    if frames:
+        # else no segment is late or missing, and tshark shows the same without reordering
+        as_arrived = _pdus([*given, *preferences(ports, is_reordering=False)])
+    return Dissection(version, pdus, as_arrived, frames)
 
 
 def _pdus(arguments: Sequence[str]) -> list[ShownPdu]:

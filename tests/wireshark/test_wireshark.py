@@ -202,6 +202,14 @@ def test_other_ports_are_passed_to_tshark(tmp_path: Path) -> None:
     assert result.differences == []
 
 
+def test_where_no_segment_is_late_tshark_shows_the_same_without_reordering() -> None:
+    """So a capture without such frames is dissected once."""
+    (sample,) = (Path(__file__).parents[2] / "samples" / "medium-error").glob("capture.*")
+    found = wireshark.dissect(str(sample), [3260])
+    as_arrived = wireshark._pdus(["-r", str(sample), *wireshark.preferences([3260], is_reordering=False)])
+    assert (found.frames, found.pdus_in_order_of_arrival) == ({}, as_arrived)
+
+
 def test_data_pdus_of_1_mib(tmp_path: Path) -> None:
     settings = Session(initiator_max_recv_data_segment_length=1 << 20, max_burst_length=1 << 20)
     built = Conversation()
