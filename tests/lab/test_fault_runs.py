@@ -8,7 +8,7 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,16 @@ _NEAR_RTT_NS = 2 * _MS
 _FULL_FRAME_BYTES = 1514
 BLACK_OUTS = {"black-out", "black-out-to-target", "black-out-to-initiator", "black-out-healed"}
 _BY_NAME = {run.name: run for run in (*FAULTS, *NEAR_MISSES)}
-_RUNS = [
-    (name, setting)
-    for name in _BY_NAME
-    for setting in SETTINGS
-    # one status of a login in every setting stands for the others
-    if setting == "near" or not name.startswith("login-refused-") or name == "login-refused-2-0"
-]
+
+
+def _settings(run: Run) -> Iterable[str]:
+    """Once if all of a setting are options of the run's own; one status of a refused login stands for the others."""
+    is_of_its_own = {*SETTINGS["near"][::2]} <= {*run.more}
+    is_another_status = run.name.startswith("login-refused-") and run.name != "login-refused-2-0"
+    return ("near",) if is_of_its_own or is_another_status else SETTINGS
+
+
+_RUNS = [(name, setting) for name, run in _BY_NAME.items() for setting in _settings(run)]
 
 
 def _simulated(run: Run, folder: Path, setting: str = "near") -> dict[str, Any]:
