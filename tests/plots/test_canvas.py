@@ -47,11 +47,11 @@ def traces(name: str) -> Iterator[TraceTables]:
         yield iscsitrace.read_taps({"host": capture, "disk": other}, tables=tables)
 
 
-def sizes(name: str, kind: str, trace: Trace) -> tuple[Size, ...]:
+def sizes(name: str, kind: str, trace: TraceTables) -> tuple[PictureSize, ...]:
     """The sizes of a picture; of both ends a kind that one end has, too, is drawn narrow only."""
-    if isinstance(trace, TappedTrace) and not kinds.load(kind).is_of_taps:
+    if isinstance(trace, TappedTables) and not kinds.load(kind).is_of_taps:
         return (NARROW,)
-    return (Size(), NARROW) if name == NARROWED or isinstance(trace, TappedTrace) else (Size(),)
+    return (PictureSize(), NARROW) if name == NARROWED or isinstance(trace, TappedTables) else (PictureSize(),)
 
 
 @pytest.mark.parametrize("name", NAMES)
