@@ -247,7 +247,7 @@ def test_a_world_is_shown_until_a_signal_and_its_links_logged(monkeypatch: pytes
         shown.append("removed")
 
     monkeypatch.setattr("iscsitrace.lab.real.up", up)
-    monkeypatch.setattr("iscsitrace.lab.real.of_links", lambda access, paths: {"links": [access, paths]})
+    monkeypatch.setattr("iscsitrace.lab.real.truth_of_links", lambda access, paths: {"links": [access, paths]})
     monkeypatch.setattr("iscsitrace.show.run_results.show_hosts", shown.append)
     monkeypatch.setattr("iscsitrace.show.run_results.show_all_links", shown.append)
     log = tmp_path / "log.json"

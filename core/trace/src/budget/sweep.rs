@@ -5,8 +5,7 @@
 //! ```text
 //! nothing progresses         outage
 //! the line is busy           transfer
-//! only statuses are missing  propagation for one RTT to the initiator, then loss_recovery: they were sent, and wait for a
-//!                            retransmission
+//! only statuses are missing  loss_recovery: they were sent, and wait for a retransmission
 //! a sender is limited        unknown, loss_recovery, receive_window, congestion_window, send_buffer, ack_wait
 //! most commands in flight    an R2T waits for data: initiator_service, after the RTT to the initiator; propagation within a
 //!                            PDU; it waits for the target: target_service, after the RTT to it; an RTT is not known: unknown;
@@ -97,8 +96,7 @@ impl<'a> Sweep<'a> {
             return (part::TRANSFER, OPEN);
         }
         if self.commands.count() == 0 && self.resent.strongest() != in_flight::NONE {
-            let left_ns = self.think_deadline.map_or(0, |deadline| deadline.saturating_sub(self.waited_ns));
-            return if left_ns > 0 { (part::PROPAGATION, left_ns) } else { (part::LOSS_RECOVERY, OPEN) };
+            return (part::LOSS_RECOVERY, OPEN);
         }
         let limited = LIMITING_PARTS.iter().zip(&self.limited_counts).find(|(_, count)| **count > 0);
         let limited = limited.map(|(&limited, _)| limited);

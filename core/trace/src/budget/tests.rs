@@ -108,8 +108,7 @@ fn a_status_that_is_sent_again_keeps_its_command_in_flight_until_the_ack() {
     // what held the sender meanwhile does not count: it had nothing to send but this
     let wait = Limited { from_ns: 160, to_ns: 300, part: part::CONGESTION_WINDOW, frame: 0, needs_queue: false };
     fill(&mut tables, &[Timeline { limited: [Vec::new(), vec![wait]], ..timeline(0) }]);
-    // its first copy would have arrived after an RTT to the initiator, as any
-    expect(&tables, &[(part::PROPAGATION, 322), (part::LOSS_RECOVERY, 238), (part::INITIATOR_THINK, 20)]);
+    expect(&tables, &[(part::PROPAGATION, 320), (part::LOSS_RECOVERY, 240), (part::INITIATOR_THINK, 20)]);
     let lost = tables.budget.part.iter().position(|&part| part == part::LOSS_RECOVERY);
     assert!(lost.is_some_and(|row| tables.budget.in_flight[row] == in_flight::DATA));
 }

@@ -13,18 +13,17 @@ const STALLED_MIN: u32 = 2;
 const LONGEST_TIMEOUT_NS: i64 = 1_000_000_000;
 const WAITS_MAX: u32 = 8;
 
-/// The recoveries that ended and lost data or ACKs, from when the packet behind the hole passed until what filled it did: an
-/// RTT to the receiver before the ACKs of both. And when the others were, whose retransmissions were all unnecessary: ordered
-/// and disjoint. Of one direction.
-pub fn recoveries(rows: &Recoveries, is_from_client: bool, rtt_ns: i64) -> (Vec<Limited>, Vec<(i64, i64)>) {
+/// The recoveries that ended and lost data or ACKs; and when the others were, whose retransmissions were all unnecessary:
+/// ordered and disjoint. Of one direction.
+pub fn recoveries(rows: &Recoveries, is_from_client: bool) -> (Vec<Limited>, Vec<(i64, i64)>) {
     let (mut lost, mut needless) = (Vec::new(), Vec::new());
     let is_ended = |&row: &usize| rows.to_target[row] == is_from_client && rows.time_last_ns[row] != NULL_NS;
     for row in (0..rows.row_count()).filter(is_ended) {
         let (from_ns, to_ns) = (rows.time_first_ns[row], rows.time_last_ns[row]);
         if rows.retransmitted_packets[row] > rows.spurious_packets[row] || rows.ack_loss[row] != NULL_U8 {
             lost.push(Limited {
-                from_ns: from_ns.saturating_sub(rtt_ns),
-                to_ns: to_ns.saturating_sub(rtt_ns),
+                from_ns,
+                to_ns,
                 part: budget_part::LOSS_RECOVERY,
                 frame: rows.frame_first[row],
                 needs_queue: false,
@@ -114,29 +113,6 @@ mod tests {
                 took_ns.filter(|_| found).map(|took_ns| (5, 5 + took_ns)).into_iter().collect();
             assert_eq!(stalls(&Recoveries::of([row(cause, count, took_ns)])), expected, "{count} {took_ns:?}");
         }
-    }
-
-    #[test]
-    fn a_recovery_is_when_its_packets_passed_not_their_acks() {
-        let row = |time_last_ns: i64, spurious_packets: u32| Recovery {
-            to_target: true,
-            time_first_ns: 400,
-            time_last_ns,
-            retransmitted_packets: 1,
-            spurious_packets,
-            ack_loss: NULL_U8,
-            ..Recovery::default()
-        };
-        let of = |row: Recovery, rtt_ns: i64| {
-            let (lost, needless) = recoveries(&Recoveries::of([row]), true, rtt_ns);
-            (lost.iter().map(|wait| (wait.from_ns, wait.to_ns)).collect::<Vec<_>>(), needless)
-        };
-        // beside the receiver, and where the ACKs come an RTT later
-        assert_eq!(of(row(700, 0), 0), (vec![(400, 700)], vec![]));
-        assert_eq!(of(row(700, 0), 300), (vec![(100, 400)], vec![]));
-        // what was needless is judged by the ACKs that showed it
-        assert_eq!(of(row(700, 1), 300), (vec![], vec![(400, 700)]));
-        assert_eq!(of(row(NULL_NS, 0), 300), (vec![], vec![]));
     }
 
     fn pushed(wait: Limited, full: &[Span], needless: &[(i64, i64)]) -> Vec<Limited> {

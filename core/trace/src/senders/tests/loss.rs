@@ -169,7 +169,7 @@ fn a_recovery_counts_unless_all_its_probes_were_spurious() {
         };
         let count = talk().finish().senders.recovery_count[0];
         assert_eq!(count, u32::from(is_recovery), "with a timeout: {has_timeout}");
-        let found = talk().limited().into_iter().any(|span| span == (122, 400, part::LOSS_RECOVERY));
+        let found = talk().limited().into_iter().any(|span| span == (142, 420, part::LOSS_RECOVERY));
         assert_eq!(found, is_recovery, "with a timeout: {has_timeout}");
     }
 }
@@ -204,7 +204,7 @@ fn a_spurious_probe_is_no_recovery_even_after_a_real_loss() {
     talk.ack(250 * MS, 13, &[(12, 13)]);
     talk.data(300 * MS, 1);
     let spans = talk.limited();
-    assert!(spans.contains(&(101, 123, part::LOSS_RECOVERY)), "{spans:?}");
+    assert!(spans.contains(&(121, 143, part::LOSS_RECOVERY)), "{spans:?}");
     assert!(!spans.contains(&(230, 231, part::LOSS_RECOVERY)), "{spans:?}");
 }
 

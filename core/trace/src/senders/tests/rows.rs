@@ -319,7 +319,7 @@ fn timeline(is_client_initiator: bool) -> Timeline {
     let mut limited = [
         // the recovery itself, and the pause before the retransmission: what comes after it waited for no loss
         vec![
-            Limited { from_ns: 101 * MS, to_ns: 123 * MS, part, frame: 15, needs_queue: false },
+            Limited { from_ns: 121 * MS, to_ns: 143 * MS, part, frame: 15, needs_queue: false },
             Limited { from_ns: 100 * MS, to_ns: 123 * MS, part, frame: 18, needs_queue: false },
         ],
         Vec::new(),
