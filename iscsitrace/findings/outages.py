@@ -114,7 +114,7 @@ class _Unanswered(NamedTuple):
     """The new one, a row of ``connections``."""
 
     def in_words(self) -> str:
-        """``for at least 6.0 s and at most 13.2 s``: what follows upon it is the wait of TCP, and the login."""
+        """``for at least 6.0 s and at most 13.2 s``; the rest of the outage is the new login."""
         least, most = wording.time(self.last_ns - self.first_ns), wording.time(self.answer_ns - self.first_ns)
         return f"for at least {least} and at most {most}"
 
@@ -257,11 +257,12 @@ class _Evidence:
         rows = [row for row in self.history.story.connections if row["target_address"] == target]
         new = [row for row in rows if row["syn_ns"] is not None and from_ns < row["syn_ns"] < self.outage.to_ns]
         answers = [(row["syn_ack_ns"] or row["rst_to_initiator_ns"], row) for row in new]
-        answer_ns, first = min(
-            ((at_ns, row) for at_ns, row in answers if at_ns), key=lambda each: each[0], default=(0, rows[0])
-        )
+        answered = [(at_ns, row) for at_ns, row in answers if at_ns is not None]
+        if not answered:
+            return None
+        answer_ns, first = min(answered, key=lambda each: each[0])
         resets = [row["rst_to_initiator_ns"] for row in rows if row not in new]
-        if not answer_ns or any(at_ns is not None and from_ns < at_ns < answer_ns for at_ns in resets):
+        if any(at_ns is not None and from_ns < at_ns < answer_ns for at_ns in resets):
             return None
         originals = again.raw("original_ns")[known(again, "original_ns")]
         sent = [*originals.tolist(), *again.raw("time_ns").tolist()]

@@ -330,7 +330,7 @@ class Ladder:
     sizes: tuple[int | None, ...]
     middle: Middle | None = None
     lost: LadderPackets = field(default_factory=LadderPackets)
-    """Packets that were lost between two taps, or beyond an only one: when they passed a tap, and were due beyond."""
+    """Packets that were lost between two taps, or beyond a single tap: when they passed it, and were due beyond it."""
     unseen: LadderPackets = field(default_factory=LadderPackets)
     """Packets that one capture lacks for another reason: its time is estimated."""
 

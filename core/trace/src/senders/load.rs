@@ -136,7 +136,8 @@ impl Load {
         is_queue(median_ns.saturating_sub(path_ns), path_ns)
     }
 
-    /// How much longer the path took than at its least, where a queue stood on it or its delay varies. `path_ns` is the RTT of the path.
+    /// How much longer the path took than at its least, where a queue stood on it or its delay varies. `path_ns` is the RTT
+    /// of the path.
     pub fn excess(&self, path_ns: Option<i64>) -> Vec<Excess> {
         let Some(path_ns) = path_ns else { return Vec::new() };
         let mut found: Vec<Excess> = self
