@@ -192,9 +192,9 @@ def test_loss_recovery_is_when_the_kernel_recovers() -> None:
         place = np.searchsorted(rows.raw("time_first_ns"), times, side="right") - 1
         is_inside = (place >= 0) & (times < rows.raw("time_last_ns")[place.clip(0)])
         found[tap] = int((is_inside & (states == 3)).sum()), int((is_inside & (states == 0)).sum())
-    # as many of its recoveries, and half as much that is none
+    # as many of its recoveries at both taps; half as much that is none, such as the wait for a timer
     assert found["joined"][0] >= found["initiator"][0] > 20
-    assert found["joined"][1] <= 0.5 * found["initiator"][1]
+    assert all(outside <= 0.6 * inside for inside, outside in found.values())
 
 
 def target_service_ns(view: TraceTables) -> int:

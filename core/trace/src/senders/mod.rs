@@ -360,7 +360,8 @@ impl SenderPair {
     /// When the sender of a direction was held, or when the cause is unknown.
     fn held(&self, direction: usize) -> Vec<Limited> {
         let sender = &self.senders[direction];
-        let (mut held, needless) = waits::recoveries(&self.rows.recoveries, direction == 0);
+        let to_sender_ns = self.delays(direction).to_sender_ns;
+        let (mut held, needless) = waits::recoveries(&self.rows.recoveries, direction == 0, to_sender_ns);
         let has_queue = self.load.has_queue(direction, self.round_trip_ns());
         for mut wait in sender.held() {
             if wait.part == budget_part::PROPAGATION && !has_queue {

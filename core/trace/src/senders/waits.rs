@@ -14,12 +14,14 @@ const LONGEST_TIMEOUT_NS: i64 = 1_000_000_000;
 const WAITS_MAX: u32 = 8;
 
 /// The recoveries that ended and lost data or ACKs; and when the others were, whose retransmissions were all unnecessary:
-/// ordered and disjoint. Of one direction.
-pub fn recoveries(rows: &Recoveries, is_from_client: bool) -> (Vec<Limited>, Vec<(i64, i64)>) {
+/// ordered and disjoint. Of one direction, when the sender knows of them: what it sends upon an ACK passes the tap an RTT to
+/// the sender after that ACK.
+pub fn recoveries(rows: &Recoveries, is_from_client: bool, to_sender_ns: i64) -> (Vec<Limited>, Vec<(i64, i64)>) {
     let (mut lost, mut needless) = (Vec::new(), Vec::new());
     let is_ended = |&row: &usize| rows.to_target[row] == is_from_client && rows.time_last_ns[row] != NULL_NS;
     for row in (0..rows.row_count()).filter(is_ended) {
-        let (from_ns, to_ns) = (rows.time_first_ns[row], rows.time_last_ns[row]);
+        let [from_ns, to_ns] =
+            [rows.time_first_ns[row], rows.time_last_ns[row]].map(|time_ns| time_ns.saturating_add(to_sender_ns));
         if rows.retransmitted_packets[row] > rows.spurious_packets[row] || rows.ack_loss[row] != NULL_U8 {
             lost.push(Limited {
                 from_ns,
@@ -113,6 +115,28 @@ mod tests {
                 took_ns.filter(|_| found).map(|took_ns| (5, 5 + took_ns)).into_iter().collect();
             assert_eq!(stalls(&Recoveries::of([row(cause, count, took_ns)])), expected, "{count} {took_ns:?}");
         }
+    }
+
+    #[test]
+    fn a_recovery_is_when_its_sender_knows_of_it() {
+        let row = |time_last_ns: i64, spurious_packets: u32| Recovery {
+            to_target: true,
+            time_first_ns: 400,
+            time_last_ns,
+            retransmitted_packets: 1,
+            spurious_packets,
+            ack_loss: NULL_U8,
+            ..Recovery::default()
+        };
+        let of = |row: Recovery, to_sender_ns: i64| {
+            let (lost, needless) = recoveries(&Recoveries::of([row]), true, to_sender_ns);
+            (lost.iter().map(|wait| (wait.from_ns, wait.to_ns)).collect::<Vec<_>>(), needless)
+        };
+        // beside the sender, and where its packets pass an RTT after the ACKs
+        assert_eq!(of(row(700, 0), 0), (vec![(400, 700)], vec![]));
+        assert_eq!(of(row(700, 0), 300), (vec![(700, 1000)], vec![]));
+        assert_eq!(of(row(700, 1), 300), (vec![], vec![(700, 1000)]));
+        assert_eq!(of(row(NULL_NS, 0), 300), (vec![], vec![]));
     }
 
     fn pushed(wait: Limited, full: &[Span], needless: &[(i64, i64)]) -> Vec<Limited> {
