@@ -20,6 +20,7 @@ use iscsitrace_wire::serial::SerialNumber;
 
 use super::gap::TIMER_MIN_NS;
 use super::observation::{Observation, SACK_BLOCKS_MAX};
+use super::sender_state::SenderNs;
 use crate::stream::class::SegmentClass;
 
 /// Maximum number of ACKs on their way; beyond it the oldest counts as arrived.
@@ -294,29 +295,28 @@ impl Acks {
         waiting.find(|ack| ack.timestamps.is_some_and(|(value, _)| value == timestamp)).map(|ack| ack.time_ns)
     }
 
-    /// The next ACK that had reached the sender when it sent the packet at `time_ns`; with the earliest time of its
-    /// answer at the tap, and its blocks.
+    /// The next ACK that had reached the sender when it sent the packet at `time_ns`; with when its answer passes the tap at
+    /// the earliest, and its blocks.
     #[inline]
-    pub fn next_due(&mut self, time_ns: i64) -> Option<(Ack, i64, Blocks)> {
+    pub fn next_due(&mut self, time_ns: i64) -> Option<(Ack, SenderNs, Blocks)> {
         let next = self.acks.get(self.arrived)?;
-        let answer_ns = next.time_ns.saturating_add(self.delay_ns);
+        let (now, answer) = (SenderNs::of_packet(time_ns), SenderNs::of_ack(next.time_ns, self.delay_ns));
         let is_arrived = match (next.timestamps, self.echo) {
             (Some((value, _)), Some(echo)) if SerialNumber(echo).is_after(SerialNumber(value)) => true,
             (Some((value, _)), Some(echo)) if value == echo && (self.taken != Some(value) || self.is_passed(next)) => {
                 true
             }
             (Some((value, _)), Some(echo)) if SerialNumber(value).is_after(SerialNumber(echo)) => {
-                let is_held_back =
-                    next.offset > self.packet_acknowledged && time_ns.saturating_sub(answer_ns) < LOST_REQUEST_NS;
-                answer_ns <= time_ns && next.offset > self.sender_acknowledged && !is_held_back
+                let is_held_back = next.offset > self.packet_acknowledged && now.since(answer) < LOST_REQUEST_NS;
+                answer <= now && next.offset > self.sender_acknowledged && !is_held_back
             }
-            _ => answer_ns <= time_ns,
+            _ => answer <= now,
         };
         if !is_arrived {
             return None;
         }
         self.taken = next.timestamps.map(|(value, _)| value);
-        self.take_oldest().map(|(ack, blocks)| (ack, answer_ns.min(time_ns), blocks))
+        self.take_oldest().map(|(ack, blocks)| (ack, answer.min(now), blocks))
     }
 
     /// Whether the current packet acknowledges what came after an ACK.

@@ -1,7 +1,7 @@
 //! Packets that a sender sends without an ACK between them, and the events before the next such burst.
 
 use super::observation::Observation;
-use super::sender_state::Delays;
+use super::sender_state::{Delays, SenderNs};
 use super::stop::{Between, Stop};
 use crate::stream::class::SegmentClass;
 use serde::{Deserialize, Serialize};
@@ -22,8 +22,8 @@ pub struct Burst {
     /// Its state at the last packet.
     pub stop: Stop,
     between: Between,
-    first_ack_ns: i64,
-    last_ack_ns: i64,
+    first_answer: SenderNs,
+    last_answer: SenderNs,
     last_ns: Option<i64>,
     /// Usual time between packets of a burst.
     spacing_ns: i64,
@@ -42,13 +42,13 @@ impl Burst {
 
     /// Notes an ACK that may let the sender continue.
     #[inline]
-    pub fn acknowledge(&mut self, answer_ns: i64) {
+    pub fn acknowledge(&mut self, answer: SenderNs) {
         if !self.between.has_ack {
             self.between.has_ack = true;
-            self.first_ack_ns = answer_ns;
-            self.between.calm_ns = answer_ns.saturating_sub(self.last_ack_ns);
+            self.first_answer = answer;
+            self.between.calm_ns = answer.since(self.last_answer);
         }
-        self.last_ack_ns = answer_ns;
+        self.last_answer = answer;
     }
 
     /// Notes a packet to the sender that may be a request.
@@ -71,7 +71,7 @@ impl Burst {
             return None;
         }
         Some(Between {
-            answer_ns: seen.time_ns.saturating_sub(self.first_ack_ns).max(0),
+            answer_ns: SenderNs::of_packet(seen.time_ns).since(self.first_answer).max(0),
             is_long_pause: since_ns >= delays.to_sender_ns / LONG_PARTS,
             is_far: delays.least_ns >= FAR_NS,
             is_pause: since_ns >= SPACINGS * self.spacing_ns,

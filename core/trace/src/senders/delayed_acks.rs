@@ -5,7 +5,7 @@
 
 use super::gap::Gap;
 use super::recovery;
-use super::sender_state::Prompt;
+use super::sender_state::{Prompt, SenderNs};
 use serde::{Deserialize, Serialize};
 
 /// An ACK that was held back came by this later than others: the shortest time in use is 40 ms (Linux).
@@ -20,8 +20,8 @@ pub struct HeldBack {
     pub frame: u64,
     /// Its capture time.
     pub time_ns: i64,
-    /// The earliest time of its answer at the tap.
-    pub answer_ns: i64,
+    /// When its answer passes the tap at the earliest.
+    pub answer: SenderNs,
     /// Whether a recovery was in progress, and its row.
     pub is_in_recovery: bool,
     /// See `is_in_recovery`.
@@ -61,7 +61,7 @@ impl DelayedAcks {
     pub fn send(&mut self, gap: Option<&Gap<'_>>, rows: &mut recovery::Rows<'_>) {
         self.has_request = false;
         let Some((ack, held_ns)) = self.held.take() else { return };
-        if !gap.is_some_and(|gap| gap.waited_for(ack.answer_ns, ack.is_in_recovery)) {
+        if !gap.is_some_and(|gap| gap.waited_for(ack.answer, ack.is_in_recovery)) {
             return;
         }
         self.count += 1;

@@ -9,7 +9,7 @@
 //! keeps nothing.
 
 use super::observation::Observation;
-use super::sender_state::LastAck;
+use super::sender_state::{LastAck, SenderNs};
 use super::stop::Stop;
 use crate::stream::class::SegmentClass;
 use crate::tables::budget_part as part;
@@ -101,9 +101,9 @@ impl Gap<'_> {
 
     /// The ACK that reached the sender in the gap: one that it had at its stop did not let it go on.
     fn ack(&self) -> Option<LastAck> {
-        let since_ns = self.stop.time_ns.saturating_sub(within_ns(self.rtt_ns));
+        let stopped = SenderNs::of_packet(self.stop.time_ns);
         let is_new = self.stop.state.last_ack != self.ack || self.known > self.stop.flight.una;
-        self.ack.filter(|ack| is_new && ack.answer_ns > since_ns)
+        self.ack.filter(|ack| is_new && ack.answer.since(stopped) > -within_ns(self.rtt_ns))
     }
 
     /// Whether the packet answers it.
@@ -114,25 +114,25 @@ impl Gap<'_> {
             None => 0,
         };
         let is_soon = |ack: LastAck| (1..=most_ns).contains(&self.since_ns(ack));
-        self.ack().is_some_and(|ack| self.comes_with(ack.answer_ns) || is_soon(ack))
+        self.ack().is_some_and(|ack| self.comes_with(ack.answer) || is_soon(ack))
     }
 
     /// Whether it came when the answer to an ACK can pass the tap at the earliest.
-    fn comes_with(&self, answer_ns: i64) -> bool {
-        self.seen.time_ns.saturating_sub(answer_ns).saturating_abs() <= within_ns(self.rtt_ns)
+    fn comes_with(&self, answer: SenderNs) -> bool {
+        SenderNs::of_packet(self.seen.time_ns).since(answer).saturating_abs() <= within_ns(self.rtt_ns)
     }
 
     /// Since the sender could have gone on with it.
     fn since_ns(&self, ack: LastAck) -> i64 {
-        self.seen.time_ns.saturating_sub(ack.answer_ns)
+        SenderNs::of_packet(self.seen.time_ns).since(ack.answer)
     }
 
     /// Whether the sender waited for an ACK that its receiver held back: in a recovery, as it was when the ACK reached the sender,
     /// it retransmits with it, else it had more to send. Less than a segment may have waited for Nagle's algorithm.
-    pub fn waited_for(&self, answer_ns: i64, is_in_recovery: bool) -> bool {
+    pub fn waited_for(&self, answer: SenderNs, is_in_recovery: bool) -> bool {
         let is_again = self.is_retransmission() && is_in_recovery;
         let is_full = (self.stop.has_more() || !self.has_request) && i64::from(self.seen.length) >= self.segment;
-        self.comes_with(answer_ns) && (is_again || is_full)
+        self.comes_with(answer) && (is_again || is_full)
     }
 
     /// Whether the sender certainly had more to send: it stopped within a PDU or a burst, or went on with new data that nothing

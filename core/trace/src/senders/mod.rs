@@ -195,7 +195,7 @@ impl SenderPair {
             }
             let state = self.senders[own].state();
             if state.owin <= i64::from(seen.length) {
-                let acknowledged_ns = state.last_ack.map(|ack| ack.answer_ns.saturating_sub(delays.to_sender_ns));
+                let acknowledged_ns = state.last_ack.map(|ack| ack.answer.ack_ns(delays.to_sender_ns));
                 self.load.resume(own, seen.time_ns, acknowledged_ns);
                 if let Some(late_ns) = self.senders[own].late_ns().filter(|_| seen.class == SegmentClass::New) {
                     self.load.arrive_late(seen.time_ns, late_ns);

@@ -11,6 +11,52 @@ pub fn is_beside(to_host_ns: i64, whole_ns: i64) -> bool {
     to_host_ns < whole_ns / BESIDE_PARTS
 }
 
+/// When what a sender does passes the tap: what it sends upon an ACK does so an RTT to the sender after that ACK, and its
+/// packets when they pass. Not to be mixed with the times at which ACKs pass.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SenderNs(i64);
+
+impl SenderNs {
+    /// Before everything.
+    pub const NEVER: Self = Self(i64::MIN);
+
+    /// Of a packet of the sender that passes the tap at `time_ns`.
+    #[inline]
+    pub fn of_packet(time_ns: i64) -> Self {
+        Self(time_ns)
+    }
+
+    /// At the earliest upon an ACK that passes the tap at `time_ns`.
+    #[inline]
+    pub fn of_ack(time_ns: i64, to_sender_ns: i64) -> Self {
+        Self(time_ns.saturating_add(to_sender_ns))
+    }
+
+    /// Time since an earlier one; negative if that is later.
+    #[inline]
+    pub fn since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The instant at the sender itself, half an RTT before.
+    #[inline]
+    pub fn at_sender_ns(self, to_sender_ns: i64) -> i64 {
+        self.0.saturating_sub(to_sender_ns / 2)
+    }
+
+    /// When a packet passes the tap that the sender sends then.
+    #[inline]
+    pub fn packet_ns(self) -> i64 {
+        self.0
+    }
+
+    /// When the ACK passed the tap.
+    #[inline]
+    pub fn ack_ns(self, to_sender_ns: i64) -> i64 {
+        self.0.saturating_sub(to_sender_ns)
+    }
+}
+
 /// The sender after its last packet at the tap.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SenderState {
@@ -37,8 +83,8 @@ pub struct SenderState {
 /// An ACK that let a sender continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastAck {
-    /// The earliest time of its answer at the tap: capture time plus the RTT from the tap to the sender.
-    pub answer_ns: i64,
+    /// When its answer passes the tap at the earliest.
+    pub answer: SenderNs,
     /// Whether it acknowledged new data.
     pub is_advance: bool,
     /// Whether it opened a window that had no room for a full segment.

@@ -3,6 +3,7 @@
 
 use super::retransmission::Cause;
 use super::send_buffer::Span;
+use super::sender_state::SenderNs;
 use super::timeline::{Limited, join};
 use crate::stream::progress::OUTAGE_MIN_NS;
 use crate::tables::{Columns, NULL_NS, NULL_U8, Recoveries, budget_part};
@@ -14,14 +15,13 @@ const LONGEST_TIMEOUT_NS: i64 = 1_000_000_000;
 const WAITS_MAX: u32 = 8;
 
 /// The recoveries that ended and lost data or ACKs; and when the others were, whose retransmissions were all unnecessary:
-/// ordered and disjoint. Of one direction, when the sender knows of them: what it sends upon an ACK passes the tap an RTT to
-/// the sender after that ACK.
+/// ordered and disjoint. Of one direction, when its sender knows of them.
 pub fn recoveries(rows: &Recoveries, is_from_client: bool, to_sender_ns: i64) -> (Vec<Limited>, Vec<(i64, i64)>) {
     let (mut lost, mut needless) = (Vec::new(), Vec::new());
     let is_ended = |&row: &usize| rows.to_target[row] == is_from_client && rows.time_last_ns[row] != NULL_NS;
     for row in (0..rows.row_count()).filter(is_ended) {
-        let [from_ns, to_ns] =
-            [rows.time_first_ns[row], rows.time_last_ns[row]].map(|time_ns| time_ns.saturating_add(to_sender_ns));
+        let [from_ns, to_ns] = [rows.time_first_ns[row], rows.time_last_ns[row]]
+            .map(|ack_ns| SenderNs::of_ack(ack_ns, to_sender_ns).packet_ns());
         if rows.retransmitted_packets[row] > rows.spurious_packets[row] || rows.ack_loss[row] != NULL_U8 {
             lost.push(Limited {
                 from_ns,

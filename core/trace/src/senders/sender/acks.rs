@@ -6,7 +6,7 @@ use crate::senders::acks::Ack;
 use crate::senders::delayed_acks::HeldBack;
 use crate::senders::observation::{Observation, is_duplicate};
 use crate::senders::retransmission::Place;
-use crate::senders::sender_state::{Delays, LastAck};
+use crate::senders::sender_state::{Delays, LastAck, SenderNs};
 use crate::tables::Sack;
 
 /// Duplicate ACKs, or SACKed segments, that show a loss (RFC 5681, section 3.2; RFC 6675, section 4).
@@ -32,7 +32,7 @@ impl Sender {
         if self.acks.is_full()
             && let Some((ack, blocks)) = self.acks.take_oldest()
         {
-            self.take(&ack, ack.time_ns.saturating_add(delays.to_sender_ns), &blocks, delays, rows);
+            self.take(&ack, SenderNs::of_ack(ack.time_ns, delays.to_sender_ns), &blocks, delays, rows);
         }
     }
 
@@ -48,15 +48,15 @@ impl Sender {
         self.remembered.follow_lost_acks(count, Place::BeyondTap, rows);
     }
 
-    /// An ACK reached the sender; its answer can pass the tap at `answer_ns` at the earliest.
-    pub(super) fn take(&mut self, ack: &Ack, answer_ns: i64, blocks: &[(i64, i64)], delays: Delays, rows: &mut Rows) {
+    /// An ACK reached the sender; `answer` is when its answer passes the tap at the earliest.
+    pub(super) fn take(&mut self, ack: &Ack, answer: SenderNs, blocks: &[(i64, i64)], delays: Delays, rows: &mut Rows) {
         let before = self.state;
         let segment = self.segment_bytes();
         let window = self.scale.bytes(ack);
         self.last_window = ack.window;
         let una_before = self.board.una();
         let is_advance = ack.acknowledged > una_before;
-        self.note_delay(ack, answer_ns, delays);
+        self.note_delay(ack, answer, delays);
         let spurious_before = self.remembered.spurious_count();
         let has_news = self.take_blocks(ack, blocks, rows);
         if is_advance {
@@ -64,9 +64,9 @@ impl Sender {
             if let Some(remembered) = self.remembered.made() {
                 remembered.acknowledge(ack.acknowledged, ack.timestamps.map(|(_, echo)| echo), rows);
             }
-            self.advanced_ns = answer_ns;
+            self.advanced = answer;
             self.is_probed = false;
-            self.pauses.acknowledge(ack.acknowledged, self.board.sent(), segment, answer_ns);
+            self.pauses.acknowledge(ack.acknowledged, self.board.sent(), segment, answer.packet_ns());
         } else if ack.length == 0
             && ack.acknowledged == una_before
             && ack.block_count() == 0
@@ -88,14 +88,14 @@ impl Sender {
             is_advance && self.recovery.acknowledge(self.board.una(), ack.frame, ack.time_ns, pipe, &mut where_to);
         if has_recovered {
             self.board.forget_losses();
-            self.recovered_ns = Some(answer_ns);
+            self.recovered = Some(answer);
             self.pauses.reduce();
         }
         if has_recovered || self.remembered.spurious_count() > spurious_before {
             self.undo();
         }
         if is_advance || has_news || before.rwnd != Some(window) {
-            self.pauses.burst.acknowledge(answer_ns);
+            self.pauses.burst.acknowledge(answer);
         }
         if ack.length > 0 {
             self.pauses.burst.request();
@@ -105,8 +105,8 @@ impl Sender {
             !room(before.owin, before.rwnd) && room(self.board.owin(), Some(window)) && before.rwnd.is_some();
         self.state.rwnd = Some(window);
         self.state.inferred_scale = self.scale.is_inferred().then(|| self.scale.inferred());
-        self.settle(ack.frame, answer_ns.saturating_sub(delays.to_sender_ns / 2), rows);
-        self.state.last_ack = Some(LastAck { answer_ns, is_advance, has_opened_window, owin: self.state.owin });
+        self.settle(ack.frame, answer.at_sender_ns(delays.to_sender_ns), rows);
+        self.state.last_ack = Some(LastAck { answer, is_advance, has_opened_window, owin: self.state.owin });
     }
 
     /// A recovery ended, or another retransmission turned out to be spurious: the sender undoes what no loss reduced.
@@ -120,7 +120,7 @@ impl Sender {
 
     /// An ACK reaches the sender: whether it was held back while the sender waited for it.
     #[inline]
-    fn note_delay(&mut self, ack: &Ack, answer_ns: i64, delays: Delays) {
+    fn note_delay(&mut self, ack: &Ack, answer: SenderNs, delays: Delays) {
         if ack.length > 0 {
             self.delayed.request();
         } else if (1..2 * self.segment_bytes()).contains(&(ack.acknowledged - self.board.una()))
@@ -129,7 +129,7 @@ impl Sender {
             && let (Some(sent_ns), Some(prompt)) = (self.pauses.burst.last_ns(), delays.prompt)
         {
             let (is_in_recovery, row) = (self.recovery.cause().is_some(), self.recovery.row());
-            let held = HeldBack { frame: ack.frame, time_ns: ack.time_ns, answer_ns, is_in_recovery, row };
+            let held = HeldBack { frame: ack.frame, time_ns: ack.time_ns, answer, is_in_recovery, row };
             self.delayed.acknowledge(held, sent_ns, prompt);
         }
     }

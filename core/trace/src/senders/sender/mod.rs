@@ -39,7 +39,7 @@ use crate::senders::recovery::{self, Recovery, Sign};
 use crate::senders::retransmission::Remembered;
 use crate::senders::scoreboard::Scoreboard;
 use crate::senders::send_buffer::Span;
-use crate::senders::sender_state::{Delays, SenderState};
+use crate::senders::sender_state::{Delays, SenderNs, SenderState};
 use crate::senders::sent_clock::TICK_NS;
 use crate::senders::stop::Stop;
 use crate::senders::timeline::Limited;
@@ -78,9 +78,9 @@ pub struct Sender {
     small_together: u32,
     /// The window field of the last ACK that arrived.
     last_window: u16,
-    /// Time of the last progress, and whether that ended a recovery.
-    advanced_ns: i64,
-    recovered_ns: Option<i64>,
+    /// The last progress, and whether that ended a recovery.
+    advanced: SenderNs,
+    recovered: Option<SenderNs>,
     is_probed: bool,
     /// Bytes below this offset were in flight at the last timeout.
     timeout_point: i64,
@@ -95,7 +95,7 @@ pub struct Sender {
 impl Sender {
     /// A new sender.
     pub fn new(connection: u32, is_from_client: bool) -> Self {
-        Self { connection, is_from_client, advanced_ns: i64::MIN, timeout_point: i64::MIN, ..Self::default() }
+        Self { connection, is_from_client, advanced: SenderNs::NEVER, timeout_point: i64::MIN, ..Self::default() }
     }
 
     /// Prefetches what its state points to.
@@ -169,8 +169,8 @@ impl Sender {
         if let Some((count, heard)) = self.lost_acks.send(seen) {
             self.lose_acks(count, heard, rows);
         }
-        while let Some((ack, answer_ns, blocks)) = self.acks.next_due(seen.time_ns) {
-            self.take(&ack, answer_ns, &blocks, delays, rows);
+        while let Some((ack, answer, blocks)) = self.acks.next_due(seen.time_ns) {
+            self.take(&ack, answer, &blocks, delays, rows);
         }
         self.begin(seen.offset);
         let has_request = self.pauses.burst.has_request();
@@ -198,7 +198,7 @@ impl Sender {
             if seen.end() > self.board.sent() { seen.is_within_pdu() } else { self.pauses.burst.stop.is_within_pdu };
         if self.scale.is_inferred() {
             let shift = self.scale.inferred();
-            let latest = self.acks.arrived_by(seen.time_ns.saturating_sub(delays.to_sender_ns));
+            let latest = self.acks.arrived_by(SenderNs::of_packet(seen.time_ns).ack_ns(delays.to_sender_ns));
             let known = latest.unwrap_or((self.board.una(), self.last_window));
             // the RTT to the sender may be too long so far; its packet echoes the newest ACK that it can have had
             let echoed = self.acks.echoed_by(seen).map(|tick| (tick.acknowledged, tick.window));
@@ -216,10 +216,10 @@ impl Sender {
             && self.state.rwnd.is_some_and(|window| seen.end() - self.board.una() > window)
             && let Some((ack, blocks)) = self.acks.take_oldest()
         {
-            self.take(&ack, seen.time_ns, &blocks, delays, rows);
+            self.take(&ack, SenderNs::of_packet(seen.time_ns), &blocks, delays, rows);
         }
         self.board.send(seen.end());
-        self.settle(seen.frame, seen.time_ns.saturating_sub(delays.to_sender_ns / 2), rows);
+        self.settle(seen.frame, SenderNs::of_packet(seen.time_ns).at_sender_ns(delays.to_sender_ns), rows);
         let segment = self.segment_bytes();
         let stop = last_ns.map(|_| self.pauses.burst.stop);
         let before = Before { has_request, una: self.board.una() };
@@ -295,7 +295,7 @@ impl Sender {
     /// What it can have known to be acknowledged, by the ACKs that passed the tap an RTT before. The minimum RTT may belong to
     /// a packet that was answered late.
     fn known_by(&self, time_ns: i64, to_sender_ns: i64) -> i64 {
-        let passed = self.acks.acknowledged_at(time_ns.saturating_sub(to_sender_ns));
+        let passed = self.acks.acknowledged_at(SenderNs::of_packet(time_ns).ack_ns(to_sender_ns));
         passed.map_or(self.board.una(), |passed| passed.max(self.board.una()))
     }
 
@@ -377,7 +377,7 @@ impl Sender {
     /// Ends the direction: ACKs on their way arrive.
     pub fn finish(&mut self, delays: Delays, rows: &mut Rows) {
         while let Some((ack, blocks)) = self.acks.take_oldest() {
-            self.take(&ack, ack.time_ns.saturating_add(delays.to_sender_ns), &blocks, delays, rows);
+            self.take(&ack, SenderNs::of_ack(ack.time_ns, delays.to_sender_ns), &blocks, delays, rows);
         }
         self.pauses.finish(&self.remembered, &mut rows.window);
     }

@@ -5,27 +5,28 @@ use crate::senders::Rows;
 use crate::senders::lost_acks::Again;
 use crate::senders::observation::Observation;
 use crate::senders::retransmission::{self, Cause, Circumstances};
-use crate::senders::sender_state::Delays;
+use crate::senders::sender_state::{Delays, SenderNs};
 
 impl Sender {
     pub(super) fn retransmit(&mut self, seen: &Observation, last_ns: Option<i64>, delays: Delays, rows: &mut Rows) {
         self.hold.retransmit();
-        let heard_ns = self.advanced_ns.max(last_ns.unwrap_or(i64::MIN));
+        let heard = self.advanced.max(last_ns.map_or(SenderNs::NEVER, SenderNs::of_packet));
         let circumstances = Circumstances {
             una: self.board.una(),
             sent: self.board.sent(),
             sacked_bytes: self.board.sacked_bytes(),
             recovery: self.recovery.cause(),
-            has_just_recovered: self.recovered_ns == Some(self.advanced_ns),
+            has_just_recovered: self.recovered == Some(self.advanced),
             timeout_point: self.timeout_point,
-            quiet_ns: seen.time_ns.saturating_sub(heard_ns),
+            quiet_ns: SenderNs::of_packet(seen.time_ns).since(heard),
             round_trip_ns: delays.round_trip_ns,
             is_probed: self.is_probed,
             has_sack: seen.is_sack_permitted,
             has_timestamps: seen.timestamps.is_some(),
         };
         // an ACK that passed the tap before then would have arrived, even twice as late as usual
-        let heard_ns = seen.time_ns.saturating_sub(delays.to_sender_ns).saturating_sub(delays.round_trip_ns);
+        let heard_ns =
+            SenderNs::of_packet(seen.time_ns).ack_ns(delays.to_sender_ns).saturating_sub(delays.round_trip_ns);
         let passed =
             self.acks.arrived_by(heard_ns).map_or(self.board.una(), |(passed, _)| passed.max(self.board.una()));
         let (cause, is_timer) = retransmission::cause(seen.offset, seen.end(), &circumstances);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::senders::acks::Acks;
 use crate::senders::burst::Burst;
-use crate::senders::sender_state::Delays;
+use crate::senders::sender_state::{Delays, SenderNs};
 use iscsitrace_wire::serial::SerialNumber;
 
 /// From the tap to the sender and back.
@@ -24,9 +24,9 @@ fn answer_of(ack: Option<(u32, u32)>, offset: i64, seen: Observation) -> Option<
     acks.note_acknowledged(Some(48));
     acks.push(&packet(1000, offset, ack), 5000, DELAY_NS);
     acks.note_packet(&seen, DELAY_NS);
-    acks.next_due(seen.time_ns).map(|(ack, answer_ns, _)| {
+    acks.next_due(seen.time_ns).map(|(ack, answer, _)| {
         assert_eq!((ack.acknowledged, ack.time_ns, ack.offset, ack.length), (5000, 1000, offset, 1000));
-        answer_ns
+        answer.packet_ns()
     })
 }
 
@@ -74,9 +74,9 @@ fn a_second_ack_with_the_same_timestamp_counts_one_rtt_later() {
         acks.push(&packet(time_ns, 49, Some((7, 0))), 5000, DELAY_NS);
     }
     acks.note_packet(&packet(1050, 0, Some((1, 7))), DELAY_NS);
-    assert_eq!(acks.next_due(1050).map(|due| due.1), Some(1050));
+    assert_eq!(acks.next_due(1050).map(|due| due.1.packet_ns()), Some(1050));
     assert!(acks.next_due(1139).is_none());
-    assert_eq!(acks.next_due(1140).map(|due| due.1), Some(1140));
+    assert_eq!(acks.next_due(1140).map(|due| due.1.packet_ns()), Some(1140));
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn an_ack_before_bytes_that_the_packet_acknowledges_had_arrived() {
             acks.push(&packet(time_ns, offset, Some((7, 0))), 5000, DELAY_NS);
         }
         acks.note_packet(&packet(1105, 0, Some((1, 7))), DELAY_NS);
-        assert_eq!(acks.next_due(1105).map(|due| due.1), Some(1105));
+        assert_eq!(acks.next_due(1105).map(|due| due.1.packet_ns()), Some(1105));
         acks.next_due(1105).is_some()
     };
     assert!(second_counts(48));
@@ -129,8 +129,8 @@ fn a_burst_ends_with_an_ack_and_its_pause_is_three_usual_spacings() {
         // a sixteenth of 160 us; a millisecond is no spacing
         assert!(burst.begin(&packet(160_000, 0, None), delays).is_none());
         assert!(burst.begin(&packet(1_160_000, 0, None), delays).is_none());
-        burst.acknowledge(1_161_000);
-        burst.acknowledge(1_162_000);
+        burst.acknowledge(SenderNs::of_packet(1_161_000));
+        burst.acknowledge(SenderNs::of_packet(1_162_000));
         let now_ns = 1_160_000 + since_ns;
         let between = burst.begin(&packet(now_ns, 0, None), delays).unwrap();
         assert_eq!((between.is_pause, between.is_long_pause), (is_pause, is_long_pause), "{since_ns} ns");
@@ -142,7 +142,7 @@ fn a_burst_ends_with_an_ack_and_its_pause_is_three_usual_spacings() {
         let again = Observation { class: SegmentClass::Retransmission, ..packet(now_ns + 1, 0, None) };
         let between = burst.begin(&again, delays).unwrap();
         assert!(!between.has_ack && between.has_request && !between.is_new);
-        burst.acknowledge(1_263_000);
+        burst.acknowledge(SenderNs::of_packet(1_263_000));
         // the last ACK before was at 1162 us
         assert_eq!(burst.begin(&packet(2_000_000, 0, None), delays).unwrap().calm_ns, 101_000);
     }
@@ -158,7 +158,7 @@ fn a_queue_before_a_busy_sender_delays_its_answers() {
         acks.note_packet(&packet(previous_ns, 0, Some((1, 6))), least_ns);
         acks.note_packet(&packet(3_000_000, 0, Some((1, 7))), least_ns);
         acks.next_due(3_000_000).unwrap();
-        acks.next_due(9_000_000).unwrap().1
+        acks.next_due(9_000_000).unwrap().1.packet_ns()
     };
     assert_eq!(counts_from(1_000_001, DELAY_NS), 1_250_000 + 1_800_000);
     // after a pause of 2 ms the sender waited for something else; beside the tap nothing queues

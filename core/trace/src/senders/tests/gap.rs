@@ -4,7 +4,7 @@ use super::*;
 use crate::senders::ack_clock::InFlight;
 use crate::senders::gap::{Gap, Held};
 use crate::senders::held::Spans;
-use crate::senders::sender_state::{LastAck, SenderState};
+use crate::senders::sender_state::{LastAck, SenderNs, SenderState};
 use crate::senders::stop::Stop;
 use crate::senders::timeline::Limited;
 use crate::senders::window_scale::WindowScale;
@@ -35,7 +35,7 @@ impl Pause {
         let first = talk.packet(0, 0, 0, 1000, Some(0));
         let next = talk.packet(20 * MS, 0, 1000, 1000, Some(0));
         let before = SenderState { owin: 5000, pipe: 5000, rwnd: Some(60_000), ..SenderState::default() };
-        let ack = LastAck { answer_ns: 20 * MS, is_advance: true, has_opened_window: false, owin: 0 };
+        let ack = LastAck { answer: SenderNs::of_packet(20 * MS), is_advance: true, has_opened_window: false, owin: 0 };
         Self {
             first: Observation { left_of_pdu: Some(9000), ..first },
             before,
@@ -166,7 +166,7 @@ fn far_away_the_first_echo_of_an_ack_may_answer_it_later() {
 fn beside_a_busy_sender_an_answer_comes_within_a_64th_of_the_gap() {
     let late = |late_ns: i64, is_near| {
         with(|pause| {
-            pause.ack().answer_ns = 630 * MS;
+            pause.ack().answer = SenderNs::of_packet(630 * MS);
             pause.next.time_ns = 630 * MS + late_ns;
             pause.is_near = is_near;
         })
@@ -182,7 +182,7 @@ fn an_ack_from_before_the_previous_packet_released_nothing() {
     let answered = |answer_ns: i64| {
         with(|pause| {
             pause.next.time_ns = MS;
-            pause.ack().answer_ns = answer_ns;
+            pause.ack().answer = SenderNs::of_packet(answer_ns);
         })
     };
     assert_eq!(answered(1 - WITHIN_NS), (OWN_TIME, Some(part::CONGESTION_WINDOW)));
@@ -194,10 +194,11 @@ fn an_ack_that_the_sender_had_before_released_nothing() {
     let had = |ack_ns: i64| {
         with(|pause| {
             pause.next.time_ns = MS;
-            pause.ack().answer_ns = 0;
+            pause.ack().answer = SenderNs::default();
             // what it knew at its last packet, and whether that was all
             pause.after.owin = if ack_ns == 0 { 1000 + pause.before.owin } else { 1000 };
-            pause.before.last_ack = pause.after.last_ack.map(|ack| LastAck { answer_ns: ack_ns, ..ack });
+            pause.before.last_ack =
+                pause.after.last_ack.map(|ack| LastAck { answer: SenderNs::of_packet(ack_ns), ..ack });
         })
     };
     assert_eq!(had(-MS), (ACKNOWLEDGMENT, Some(part::CONGESTION_WINDOW)));
@@ -214,7 +215,7 @@ fn an_ack_that_opens_the_window_without_progress_is_a_window_update() {
     assert_eq!(with(update).0, WINDOW_UPDATE);
     let late = |pause: &mut Pause| {
         update(pause);
-        pause.ack().answer_ns -= WITHIN_NS + 1;
+        pause.ack().answer = SenderNs::of_packet(20 * MS - WITHIN_NS - 1);
     };
     assert_eq!(with(late).0, OWN_TIME);
 }
@@ -415,7 +416,7 @@ fn pauses_in_a_row_with_one_cause_are_one_span() {
         for (number, cause) in (0..).zip(causes) {
             let mut pause = Pause::new();
             (pause.first.time_ns, pause.next.time_ns) = (number * 20 * MS, (number + 1) * 20 * MS);
-            pause.ack().answer_ns = pause.next.time_ns;
+            pause.ack().answer = SenderNs::of_packet(pause.next.time_ns);
             match cause {
                 None => pause.after.last_ack = None,
                 Some(part::LOSS_RECOVERY) => pause.next.class = SegmentClass::Retransmission,
@@ -456,7 +457,7 @@ fn a_gap_that_the_line_explains_ends_no_span() {
     note(&pause, &mut spans, false);
     for (number, has_ack) in [(1, false), (2, true)] {
         (pause.first.time_ns, pause.next.time_ns) = (number * 20 * MS, (number + 1) * 20 * MS);
-        let ack = LastAck { answer_ns: pause.next.time_ns, ..*pause.ack() };
+        let ack = LastAck { answer: SenderNs::of_packet(pause.next.time_ns), ..*pause.ack() };
         let seen = Pause { after: SenderState { last_ack: has_ack.then_some(ack), ..pause.after }, ..pause };
         note(&seen, &mut spans, false);
         pause = Pause { after: SenderState { last_ack: Some(ack), ..seen.after }, ..seen };
@@ -471,7 +472,7 @@ fn old_spans_are_forgotten_except_the_last() {
         for (number, has_ack) in [(0, true), (1, false), (2, true)] {
             let mut pause = Pause::new();
             (pause.first.time_ns, pause.next.time_ns) = (number * 20 * MS, (number + 1) * 20 * MS);
-            pause.ack().answer_ns = pause.next.time_ns;
+            pause.ack().answer = SenderNs::of_packet(pause.next.time_ns);
             pause.after.last_ack = pause.after.last_ack.filter(|_| has_ack);
             pause.note(&mut spans);
         }
@@ -488,7 +489,7 @@ fn between_pdus_a_full_window_holds_what_was_asked_for_before() {
             pause.first.left_of_pdu = None;
             pause.before.is_window_full = is_full;
             // no ACK came when the sender went on
-            pause.ack().answer_ns = 20 * MS - 2 * WITHIN_NS;
+            pause.ack().answer = SenderNs::of_packet(20 * MS - 2 * WITHIN_NS);
             pause.request_ns = has_request.then_some(15 * MS);
         })
     };
