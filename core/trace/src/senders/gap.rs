@@ -30,6 +30,9 @@ pub const TIMER_MIN_NS: i64 = 190_000_000;
 /// section 7.2).
 pub const PROBE_MIN_NS: i64 = 8_000_000;
 
+/// Programs may write what follows the data of a PDU apart from them: padding and a digest.
+const TRAILER_MAX: i64 = 7;
+
 /// Codes of `CATEGORIES["release"]`.
 pub mod release {
     /// An ACK of new data.
@@ -260,6 +263,10 @@ impl Gap<'_> {
     /// Whether Nagle's algorithm held less than a segment back, while an earlier short segment was in flight. It goes out
     /// when that is acknowledged, or with the answer to a request.
     fn is_held_for_ack(&self) -> bool {
+        if self.stop.is_cut(self.segment) && self.stop.left.is_some_and(|left| left > TRAILER_MAX) {
+            // the rest would have been part of the short segment: the socket had no room for it
+            return false;
+        }
         let left = self.stop.left.filter(|left| (1..self.segment).contains(left));
         let is_nagle = left.is_some() && self.stop.small_end > self.stop.flight.una;
         let is_released = is_nagle && self.stop.small_end <= self.known;

@@ -409,6 +409,22 @@ fn between_pdus_an_ack_limits_only_a_sender_with_bytes_in_flight() {
 }
 
 #[test]
+fn a_short_segment_that_ends_within_the_data_of_a_pdu_shows_a_full_socket_and_no_nagle() {
+    let after = |length: u32, left: u32| {
+        let verdict = with(|pause| {
+            (pause.first.length, pause.first.left_of_pdu) = (length, Some(left));
+            (pause.next.offset, pause.next.length, pause.after.owin) = (i64::from(length), left, i64::from(left));
+        });
+        verdict.1
+    };
+    let (nagle, window) = (Some(part::ACK_WAIT), Some(part::CONGESTION_WINDOW));
+    assert_eq!(after(400, 48), window);
+    // a program writes a digest after the data, and the data after the header
+    assert_eq!([after(400, 7), after(400, 8)], [nagle, window]);
+    assert_eq!([after(48, 400), after(53, 400)], [nagle, window]);
+}
+
+#[test]
 fn pauses_in_a_row_with_one_cause_are_one_span() {
     let cwnd = part::CONGESTION_WINDOW;
     let spans = |causes: [Option<u8>; 3]| {
@@ -593,8 +609,8 @@ fn four_small_segments_beside_others_in_flight_show_that_there_is_no_nagle() {
             let ack = talk.packet((ms + 20) * MS, 1, 0, 0, Some(talk.highest));
             talk.see(ack);
         }
-        // less than a segment, and the rest of its PDU when that is acknowledged
-        talk.piece(1000 * MS, 200, Some(300), 0);
+        // the header of a PDU, and the rest when that is acknowledged
+        talk.piece(1000 * MS, 48, Some(300), 0);
         let ack = talk.packet(1020 * MS, 1, 0, 0, Some(talk.highest));
         talk.see(ack);
         talk.piece(1020 * MS, 300, None, 0);
