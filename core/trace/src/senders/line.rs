@@ -39,8 +39,11 @@ const PAUSED_PARTS_MIN: usize = 4;
 const DOUBLINGS_MAX: u32 = 16;
 /// Minimum number of windows.
 const WINDOWS_MIN: usize = 8;
-/// The quartiles of the windows differ by at most this part of the median.
-const SPREAD_MAX: f64 = 0.1;
+/// The quartiles of the windows differ by at most this part of the median: nothing comes out of a line faster than its rate,
+/// and little much slower, where other packets use it, too.
+const ABOVE_MAX: f64 = 0.05;
+/// See `ABOVE_MAX`.
+const BELOW_MAX: f64 = 0.2;
 /// A stretch with a queue runs at the line's rate if it has at least this part of it: otherwise a host paused.
 const RATE_PART_MIN: f64 = 0.8;
 /// Pairs of hosts share a queue if three quarters of at least this many changes between them
@@ -74,8 +77,8 @@ impl Line {
     /// The line of the other direction, which shows no rate itself: its ACKs wait with other data of their sender. Each byte
     /// that waited takes as long as one the other way.
     fn turned(&self, flow: Flow<'_>) -> Self {
-        let [low, ..] = self.rates;
-        Self { spans: spans(&outputs(&[flow], true), 0.0, 0.0, 1e9 / low).into(), is_from_acks: true, ..self.clone() }
+        let spans = spans(&outputs(&[flow], true), 0.0, 0.0, ns_per_byte(self.rates));
+        Self { spans: spans.into(), is_from_acks: true, ..self.clone() }
     }
 
     /// That of a standing queue which data left at one rate: ACKs that waited with data of their sender do not show more.
@@ -301,7 +304,8 @@ fn of_place(flows: &[Flow<'_>], packet_bytes: f64, is_from_acks: bool) -> Option
         if let Some(quartiles @ [low, rate, high]) = quartiles(&mut windows.rates)
             && window_count >= WINDOWS_MIN
             && windows.are_steady()
-            && high - low <= SPREAD_MAX * rate
+            && high - rate <= ABOVE_MAX * rate
+            && rate - low <= BELOW_MAX * rate
         {
             line = Some(Line {
                 rates: quartiles,
@@ -315,10 +319,15 @@ fn of_place(flows: &[Flow<'_>], packet_bytes: f64, is_from_acks: bool) -> Option
         window_bytes *= 2.0;
     }
     let mut line = line?;
-    // the lower quartile, so that an error of the rate leaves no slivers
-    let [low, rate, _] = line.rates;
-    line.spans = spans(&outputs, WINDOW_PACKETS * packet_bytes, RATE_PART_MIN * rate, 1e9 / low).into();
+    let [_, rate, _] = line.rates;
+    line.spans = spans(&outputs, WINDOW_PACKETS * packet_bytes, RATE_PART_MIN * rate, ns_per_byte(line.rates)).into();
     Some(line)
+}
+
+/// How long a byte takes: at the lower quartile, so that an error of the rate leaves no slivers, but for what other packets took
+/// of the line.
+fn ns_per_byte([low, rate, _]: [f64; 3]) -> f64 {
+    1e9 / low.max(rate - ABOVE_MAX * rate)
 }
 
 /// Whether all pairs of hosts wait in one queue: one after another, for the same time.

@@ -312,6 +312,24 @@ fn change(deliveries: &mut Deliveries, new: impl Fn(Delivery) -> Delivery) {
 }
 
 #[test]
+fn other_packets_may_take_a_part_of_the_line_but_nothing_comes_out_of_it_faster() {
+    // of the bytes of two fifths of the time so many percent are of this connection
+    let with = |percent: u32| {
+        let mut timelines = PATH.timelines();
+        change(&mut timelines[0].deliveries[0], |delivery| {
+            let is_shared = delivery.time_ns / (50 * MS) % 5 < 2;
+            Delivery { bytes: delivery.bytes * if is_shared { percent } else { 100 } / 100, ..delivery }
+        });
+        let rate = filled(&mut timelines).line_wire_bytes_per_s[0];
+        (rate != NULL_NS).then_some(rate as f64 / 1e6)
+    };
+    for percent in [83, 100, 104] {
+        assert!(with(percent).is_some_and(|rate| (rate - 2.5).abs() < 0.125), "{percent} %: {:?}", with(percent));
+    }
+    assert_eq!([with(77), with(112)], [None, None]);
+}
+
+#[test]
 fn packets_that_only_answer_others_show_no_line() {
     let mut timelines = PATH.timelines();
     for timeline in &mut timelines {
