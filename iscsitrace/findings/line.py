@@ -65,7 +65,8 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
     way = f" to the {ways[0]}" if len(ways) == 1 else ""
     both = "" if way else " both ways"
-    span = times.together(case.sessions[0]) if is_shared else _longest(transfers.starts, transfers.ends)
+    alone = line.main_spans(transfers.starts, transfers.ends, np.zeros(1, dtype=np.intp))
+    span = times.together(case.sessions[0]) if is_shared else alone[0]
     since, has_ended = _when(span, case)
     since += f", at {rate(found)}"
     if is_shared:
@@ -75,17 +76,6 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     else:
         text = f"The line{way} {'was' if has_ended else 'has been'} full{both} {since}.{queue}"
     return Observation(text, subject.evidence(transfers), subject.part_ns("transfer"))
-
-
-def _longest(starts: Array, ends: Array) -> Span:
-    """The span of nearly all transfers: a small part a second or more before or after the rest does not count."""
-    first = np.flatnonzero(np.append(True, starts[1:] - ends[:-1] >= ENDED_NS))
-    sums_ns = np.add.reduceat(ends - starts, first)
-    longest = int(np.argmax(sums_ns))
-    if sums_ns[longest] < FULL * sums_ns.sum():
-        return int(starts[0]), int(ends[-1])
-    last = np.append(first[1:], len(starts)) - 1
-    return int(starts[first[longest]]), int(ends[last[longest]])
 
 
 def _when(span: Span, case: Case) -> tuple[str, bool]:

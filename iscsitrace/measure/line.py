@@ -17,9 +17,9 @@ import numpy as np
 from iscsitrace.measure.by_subject import first_of_each
 from iscsitrace.measure.data_commands import is_transfer
 from iscsitrace.measure.facts import Array, Facts, path_ns
-from iscsitrace.measure.intervals import Span
+from iscsitrace.measure.intervals import Span, furthest
 from iscsitrace.tables.nulls import known, numbers_of
-from iscsitrace.tables.numbers import first_rows, order_of
+from iscsitrace.tables.numbers import first_rows
 from iscsitrace.tables.table import Table
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ QUEUE_PART: Final = 0.5
 STOOD_PART: Final = 0.5
 """Least part of the I/O time in which the least RTT of 250 ms shows it: the queue of bursts empties between them, and a
 path whose delay varies is now and then as short as at its least."""
+_APART_NS: Final = 1_000_000_000
+"""Work is apart from other work where the line carries nothing for so long,"""
+_NEARLY_ALL: Final = 0.8
+"""and the rest of no account where it has this part of the time."""
 _PARTIAL_NS: Final = 500 * 1_000_000
 """The first and the last of these stretches may not be whole."""
 
@@ -193,8 +197,8 @@ class Times(dict[int, Span]):
 
 
 def times_by_line(source: Source) -> dict[int, Times]:
-    """The sessions that read or wrote over each line, by its number: each from the first command that moved data to the
-    last status.
+    """The sessions that read or wrote over each line, by its number: each while it had nearly all of its time, from the
+    first command that moved data to the last status.
     """
     senders, connections = source("senders"), source("connections")
     has_line = known(senders, "line")
@@ -217,13 +221,28 @@ def times_by_line(source: Source) -> dict[int, Times]:
 
 def _times_of_transfers(cycles: Table) -> dict[int, Span]:
     rows = np.flatnonzero(cycles.each(is_transfer) & known(cycles, "status_ns") & known(cycles, "session"))
-    rows = rows[order_of(cycles.raw("session")[rows])]
+    rows = rows[np.lexsort([cycles.raw(name)[rows] for name in ("command_first_ns", "session")])]
     session, first_ns, last_ns = (cycles.raw(name)[rows] for name in ("session", "command_first_ns", "status_ns"))
     starts = first_rows(session)
     if not len(starts):
         return {}
-    firsts, lasts = np.minimum.reduceat(first_ns, starts), np.maximum.reduceat(last_ns, starts)
-    return dict(zip(session[starts].tolist(), zip(firsts.tolist(), lasts.tolist(), strict=True), strict=True))
+    return dict(zip(session[starts].tolist(), main_spans(first_ns, last_ns, starts), strict=True))
+
+
+def main_spans(starts: Array, ends: Array, firsts: Array) -> list[Span]:
+    """When each group of intervals had nearly all of its time: a small part a second or more before or after the rest
+    does not count. The groups begin at the rows ``firsts``; each is in order of its starts.
+    """
+    is_first = np.append(True, starts[1:] - furthest(ends, firsts)[:-1] >= _APART_NS)
+    is_first[firsts] = True
+    parts = np.flatnonzero(is_first)
+    group = np.searchsorted(firsts, parts, side="right") - 1
+    part_ns, all_ns = (np.add.reduceat(ends - starts, each) for each in (parts, firsts))
+    is_main = (part_ns > 0) & (part_ns >= _NEARLY_ALL * all_ns[group])
+    from_ns, until_ns = starts[firsts], np.maximum.reduceat(ends, firsts)
+    from_ns[group[is_main]] = starts[parts[is_main]]
+    until_ns[group[is_main]] = np.maximum.reduceat(ends, parts)[is_main]
+    return list(zip(from_ns.tolist(), until_ns.tolist(), strict=True))
 
 
 def loaded(facts: Facts) -> Array:

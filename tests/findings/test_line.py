@@ -87,6 +87,17 @@ def test_a_line_is_shared_since_the_second_session_uses_it() -> None:
     assert "have filled it since 1.50 s, at" in found.text
 
 
+def test_a_line_is_not_full_from_the_first_blocks_that_both_sessions_read_long_before() -> None:
+    made = shared(story(*BUSY))
+    for command in list(made.rows["cycles"]):
+        early = {"command_first_ns": command["command_first_ns"] - 5_000 * MS, "cycle": 90}
+        if command["cycle"] in (0, 99):
+            made.rows["cycles"].append({**command, **early, "status_ns": early["command_first_ns"] + MS})
+    found = made.found("line_shared")
+    assert found
+    assert "have filled it since 1.00 s, at" in found.text
+
+
 def test_a_line_that_is_no_longer_full_has_an_end() -> None:
     """The last data pass at 1.98 s, the last status is at 2.00 s; the connection has packets until later."""
     for last_ns, is_over in ((2_970 * MS, False), (3_010 * MS, True)):

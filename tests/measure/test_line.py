@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -75,6 +76,21 @@ def test_sessions_share_a_line_whose_number_their_connections_have() -> None:
     story.tasks(2, ("transfer", 5 * MS))
     first, second = story.rows["cycles"]
     assert line.times_by_line(story.source()) == {4: {0: (first["command_first_ns"], second["status_ns"])}}
+
+
+@pytest.mark.parametrize(
+    ("second", "spans"),
+    [
+        # a second later, and less; less than a second later; a second later, and a fifth of the time or more
+        ((1_100 * MS, 1_110 * MS), (0, 100 * MS)),
+        ((1_099 * MS, 1_110 * MS), (0, 1_110 * MS)),
+        ((1_100 * MS, 1_130 * MS), (0, 1_130 * MS)),
+    ],
+)
+def test_the_main_part_of_each_group_is_nearly_all_of_its_time(second: tuple[int, int], spans: tuple[int, int]) -> None:
+    group = [(0, 100 * MS), (10 * MS, 20 * MS), second]
+    starts, ends = np.array([*group, *group[:2]]).T
+    assert line.main_spans(starts, ends, np.array([0, 3])) == [spans, (0, 100 * MS)]
 
 
 def test_sessions_share_a_line_while_both_read_or_write() -> None:
