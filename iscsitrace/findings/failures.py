@@ -184,6 +184,9 @@ def _aborts(case: Case) -> Observation | None:
         (row["request_ns"], row["response_ns"] or row["request_ns"]) for row in requests.rows() if row["request_ns"]
     ]
     text = f"the initiator aborted commands: {functions}"
+    if times:
+        text += ", first" if len(requests) > 1 else ""
+        text += f" at {wording.seconds(min(times)[0] - case.groups.start_ns)}"
     if is_harmless:
         text += (
             ". The statuses were on their way: the target is right that these tasks do not exist, and nothing was "
@@ -221,7 +224,7 @@ TASK_ABORTS: Final = Problem(
     condition="At least one such task management request. It is a warning where the statuses of all commands crossed "
     "the requests, so that nothing was aborted.",
     evidence="The request, its response, and the referenced command. No share.",
-    example="The initiator aborted commands: 1 LOGICAL UNIT RESET.",
+    example="The initiator aborted commands: 1 LOGICAL UNIT RESET at 0.24 s.",
     severity="error",
     rank="failure",
     advice=(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
-from iscsitrace.findings import breaches
+from iscsitrace.findings import breaches, statuses
 from iscsitrace.findings.finding import Advice, Observation, Problem
 from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.session_loss import SessionLoss, losses
@@ -27,12 +27,13 @@ def _violations(history: History) -> Observation | None:
         return None
     worst = every[0]
     loss = _loss(history, every)
+    answer = _answer_before(history, worst)
     frozen = _frozen(history, worst) if worst.rule.name in breaches.WINDOW else None
     is_failure = worst.rule.severity == "error" or loss is not None or frozen is not None
     window = breaches.WINDOW if frozen else ()
     own = (each for each in every[1:] if (each.side, each.connection) == (worst.side, worst.connection))
     numbers = [each for each in own if each.rule.name in window]
-    sentences = [breaches.sentence_of(worst, history.start_ns), *_followed(history, worst, loss, frozen)]
+    sentences = [_sentence(history, worst, answer), *_followed(history, worst, loss, frozen)]
     sentences += [_of_numbers(history, each) for each in numbers]
     worst_of: dict[str, Violated] = {}
     for each in every:
@@ -41,7 +42,7 @@ def _violations(history: History) -> Observation | None:
     start_ns = worst.time_ns or history.start_ns
     return Observation(
         " ".join(sentences),
-        worst.frames,
+        (answer["response_frame"], *worst.frames) if answer else worst.frames,
         float(frozen.length_ns) if frozen else None,
         severity="error" if is_failure else "warning",
         rank="failure" if is_failure else "slowness",
@@ -97,6 +98,29 @@ def _frozen(history: History, worst: Violated) -> _Frozen | None:
     from_ns, is_over = int(sent[place - 1]), place < len(sent)
     until_ns = int(sent[place]) if is_over else last_ns
     return _Frozen(from_ns, until_ns, is_over) if until_ns - from_ns >= OUTAGE_MIN_NS else None
+
+
+def _answer_before(history: History, worst: Violated) -> dict[str, Any] | None:
+    """The answer to a task management function behind which the target went on with tasks (rule M3)."""
+    if worst.rule.name != "M3" or worst.time_ns is None:
+        return None
+    table = history.rows("task_management")
+    is_before = known(table, "response_ns") & (table.raw("response_ns") <= worst.time_ns)
+    is_before &= table.raw("connection") == worst.connection
+    rows = table.select(is_before)
+    return max(rows.rows(), key=lambda row: row["response_ns"], default=None)
+
+
+def _sentence(history: History, worst: Violated, answer: dict[str, Any] | None) -> str:
+    text = breaches.sentence_of(worst, history.start_ns)
+    commands = history.cycles.select(np.isin(history.cycles.raw("cycle"), worst.cycles))
+    if answer is None or worst.time_ns is None or not len(commands):
+        return text
+    done = (
+        f"The target went on with {statuses.in_words(commands)} {wording.time(worst.time_ns - answer['response_ns'])} "
+        f"after it had answered the {answer['function_text']} that ended {'it' if len(commands) == 1 else 'them'}"
+    )
+    return text.replace(worst.what, done, 1)
 
 
 def _followed(history: History, worst: Violated, loss: SessionLoss | None, frozen: _Frozen | None) -> Iterator[str]:

@@ -376,6 +376,15 @@ def test_each_function_is_counted() -> None:
     assert found.text == "The initiator aborted commands: 2 ABORT TASK, 1 LOGICAL UNIT RESET."
 
 
+def test_an_abort_has_its_time() -> None:
+    story = Story().task(("transfer", MS))
+    for count, words in ((1, "1 ABORT TASK at 1.00 s."), (2, "2 ABORT TASK, first at 1.00 s.")):
+        story.add("task_management", function=1, function_text="ABORT TASK", request_ns=(999 + count) * SECOND)
+        found = story.found("task_aborts")
+        assert found
+        assert found.text == f"The initiator aborted commands: {words}"
+
+
 def commands_in_a_window(window: int, queue_depth: int, *, delay_ns: int = 0) -> Story:
     """Forty commands, each answered after 8 ms; window and queue limit those in flight; a status allows one more."""
     story = Story(rtt_to_target_ns=8 * MS)

@@ -74,6 +74,37 @@ def test_a_warning_is_a_problem_that_leads_where_nothing_broke() -> None:
     assert diagnosis.headline.first_step.startswith("Correct the target")
 
 
+@pytest.mark.parametrize(("count", "words"), [(3, "3 READ commands"), (1, "1 READ command")])
+def test_the_function_that_ended_the_tasks_is_named(count: int, words: str) -> None:
+    told = working()
+    frames = [told._next_frame() for _ in range(2)]
+    for response_s, frame, function in ((0.01, frames[0], "ABORT TASK"), (0.059, frames[1], "LOGICAL UNIT RESET")):
+        told.add(
+            "task_management",
+            connection=0,
+            response_ns=response_s,
+            response_frame=frame,
+            function_text=function,
+        )
+    for number in range(count):
+        breach(told, "M3", "target", 0.06 + number / 100, seen=48 + number, cycle=number)
+    finding = found(told.diagnosis())
+    assert finding
+    assert finding.text == (
+        f"The target went on with {words} 1.0 ms after it had answered the LOGICAL UNIT RESET that ended "
+        f"{'them' if count > 1 else 'it'} (rule M3, {'3 times, first' if count > 1 else 'once'} at 0.06 s)."
+    )
+    assert finding.frames[0] == frames[1]
+
+
+def test_a_function_whose_answer_is_not_in_the_capture_is_not_named() -> None:
+    told = working()
+    breach(told, "M3", "target", 0.06, seen=48, cycle=0)
+    finding = found(told.diagnosis())
+    assert finding
+    assert "with the task of tag 0x30 behind" in finding.text
+
+
 def test_info_alone_is_no_problem() -> None:
     told = working()
     breach(told, "S17", "target", 0.05, seen=5, expected=4)
