@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import ladder_columns as ladder
 from iscsitrace.plots.groups import CommandGroups
 from iscsitrace.plots.kinds import cycles, streams, time_breakdown
-from iscsitrace.plots.view import View
+from iscsitrace.plots.kinds import ladder as ladder_kind
+from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.schema import CATEGORIES
 from tests.support.streams_by_hand import SECOND, Work
 from tests.support.tables_by_hand import MS, table, with_waits
@@ -235,6 +237,29 @@ def test_only_a_job_that_ran_in_the_view_is_named() -> None:
     assert named(0, 10 * SECOND)
     assert not named(0, SECOND // 2)
     assert not named(3 * SECOND, 4 * SECOND)
+
+
+@pytest.mark.parametrize(
+    ("rtt_ms", "zoom", "shown_ms"),
+    [
+        # a command of 100 ms has margins of 4 ms, and of a round trip at most
+        (10, {}, (6, 114)),
+        (3, {}, (7, 113)),
+        (None, {}, (6, 114)),
+        # what is asked for stays
+        (3, {"time_from_ns": 2 * MS}, (6, 114)),
+    ],
+)
+def test_a_ladder_shows_a_round_trip_around_its_command_at_most(
+    rtt_ms: int | None, zoom: dict[str, Any], shown_ms: tuple[int, int]
+) -> None:
+    rtts = {"rtt_to_initiator_min_ns": MS, "rtt_to_target_min_ns": None if rtt_ms is None else (rtt_ms - 1) * MS}
+    row = {**CONNECTION, **rtts, "connection": 1, "time_first_ns": 0, "time_last_ns": 500 * MS, "is_iscsi": True}
+    command = {"cycle": 0, "connection": 1, "command_first_ns": 10 * MS, "status_ns": 110 * MS, "operation": "read"}
+    tables = {"connections": table("connections", row), "cycles": table("cycles", command)}
+    trace = SimpleNamespace(**tables, table=lambda name: tables.get(name, table(name)))
+    seen = ladder_kind.KIND.view(cast(Any, trace), Zoom(cycles=range(1), **zoom), 0)
+    assert (seen.start_ns, seen.end_ns) == pytest.approx([each * MS for each in shown_ms], abs=2)
 
 
 # --- packets of a ladder

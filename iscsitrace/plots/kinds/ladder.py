@@ -19,7 +19,7 @@ from iscsitrace.plots.kind import Kind, view_of_commands, view_of_connection
 from iscsitrace.plots.ladder_columns import NO_TIME, Ladder, LadderPackets, Middle, Pdu
 from iscsitrace.plots.marks import Array
 from iscsitrace.plots.scales import TimeAxis, duration, size
-from iscsitrace.plots.view import View, Zoom
+from iscsitrace.plots.view import View, Zoom, picked_cycles
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps import crossings
 from iscsitrace.taps.reading import TappedTables
@@ -328,10 +328,23 @@ def prepare(trace: TraceTables, view: View, detail: Detail) -> Ladder:
 
 def _view(trace: TraceTables, zoom: Zoom, origin_ns: int) -> View:
     """One connection during the requested commands, else during the slowest command."""
-    if zoom.cycles is not None:
-        return view_of_connection(trace, zoom, origin_ns)
-    number = ladder_columns.slowest(trace.cycles, waits.of_trace(trace.table), view_of_commands(trace, zoom, origin_ns))
-    return view_of_connection(trace, replace(zoom, cycles=range(number, number + 1)), origin_ns)
+    if zoom.cycles is None:
+        among = view_of_commands(trace, zoom, origin_ns)
+        number = ladder_columns.slowest(trace.cycles, waits.of_trace(trace.table), among)
+        zoom = replace(zoom, cycles=range(number, number + 1))
+    seen = view_of_connection(trace, zoom, origin_ns)
+    return seen if zoom.time_from_ns is not None or zoom.time_to_ns is not None else _close(trace, seen)
+
+
+def _close(trace: TraceTables, seen: View) -> View:
+    """With margins of a round trip at most: in those of a command that took many, other commands may pass."""
+    row = next(each for each in trace.connections.rows() if each["connection"] == seen.connection)
+    both = row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]
+    commands = trace.cycles.select(picked_cycles(trace.cycles, seen)).raw("command_first_ns")
+    if None in both or not len(commands):
+        return seen
+    beyond_ns = int(commands.min()) - seen.start_ns - sum(both)
+    return seen if beyond_ns <= 0 else replace(seen, start_ns=seen.start_ns + beyond_ns, end_ns=seen.end_ns - beyond_ns)
 
 
 def _pictures(examples: Examples) -> Iterator[tuple[str, Zoom]]:
