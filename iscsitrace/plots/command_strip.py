@@ -11,6 +11,7 @@ from iscsitrace.plots import style
 from iscsitrace.plots.marks import Array, Spans
 from iscsitrace.plots.scales import TimeAxis
 from iscsitrace.plots.view import View, seen_cycles
+from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 
 LANES = 4
@@ -34,11 +35,13 @@ class Tasks:
 
 
 def of_view(cycles: Table, view: View) -> Tasks:
-    """The commands in flight in a view; one without a status lasts until the end of the view."""
-    seen = cycles.select(seen_cycles(cycles, view))
-    starts = seen.raw("command_first_ns")
-    status = np.ma.asarray(seen["status_ns"])
-    ends = np.where(np.ma.getmaskarray(status), view.end_ns, np.ma.getdata(status))
+    """The commands in flight in a view; one of which no end is known lasts until the end of the view."""
+    starts, ends = cycles.raw("command_first_ns"), np.full(len(cycles), view.end_ns)
+    for name in ("end_ns", "status_ns"):
+        ends = np.where(known(cycles, name), cycles.raw(name), ends)
+    has_end = known(cycles, "end_ns") | known(cycles, "status_ns")
+    places = np.flatnonzero(seen_cycles(cycles, view, np.where(has_end, ends, starts)))
+    seen, starts, ends = cycles.select(places), starts[places], ends[places]
     if len(seen) > TASK_LIMIT:
         return Tasks(outstanding=union(starts, ends, view), count=len(seen))
     return Tasks(

@@ -43,6 +43,8 @@ def describe(captures: Sequence[str], connections: Table, coverage: Sequence[Cov
     rows = [row for row in connections.rows() if row["connection"] in shown]
     parts = [part for part in coverage if part.connection in shown]
     positions = {tap_position(row["rtt_to_initiator_min_ns"], row["rtt_to_target_min_ns"]) for row in rows}
+    # an attempt that was refused tells nothing
+    positions.discard(None)
     only = rows[0] if len(rows) == 1 else None
     return PlotSubject(
         captures=tuple("/".join(PurePath(name).parts[-2:]) for name in captures),

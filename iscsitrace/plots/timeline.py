@@ -41,7 +41,7 @@ class Sort:
 SORTS: Final = (
     Sort("connection opened", "TCP", ("tcp_open",), is_shown_as_info=False),
     Sort("RST or close", "TCP", ("tcp_reset", "tcp_closed")),
-    Sort("no answer", "TCP", ("tcp_refused", "tcp_unanswered", "tcp_silent")),
+    Sort("refused or no answer", "TCP", ("tcp_refused", "tcp_unanswered", "tcp_silent")),
     Sort("TCP recovery", "TCP", ("recovery",), is_shown_as_info=False),
     Sort("capture incomplete", "TCP", ("capture_incomplete", "capture_end"), is_shown_as_info=False),
     Sort("login", "iSCSI", ("login", "login_redirected", "discovery")),

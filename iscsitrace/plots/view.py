@@ -78,7 +78,8 @@ class View:
 def of_connection(
     connections: Table, cycles: Table, zoom: Zoom, origin_ns: int, in_flight_until_ns: Array | None = None
 ) -> View:
-    """The view of one connection: the requested one, else that of the requested commands, else the busiest.
+    """The view of one connection: the requested one, else that of the requested commands, else the busiest of those in
+    the requested time.
 
     ``in_flight_until_ns`` is for each command its status, or the end of its wait for one; without it a command without
     a status ends with its last packet.
@@ -87,6 +88,8 @@ def of_connection(
     if zoom.cycles is not None and zoom.connection is None:
         first = int(_of_numbers(cycles, zoom.cycles).raw("connection")[0])
         rows = [row for row in rows if row["connection"] == first] or rows
+    elif zoom.has_times:
+        rows = [row for row in rows if _overlaps(row, zoom)] or rows
     row = max(rows, key=lambda each: _carried(each, True) + _carried(each, False))
     first_ns, last_ns = sorted((row["time_first_ns"], row["time_last_ns"]))
     start_ns, end_ns = _times(cycles, zoom, first_ns, last_ns, in_flight_until_ns)
@@ -224,6 +227,12 @@ def _connections(connections: Table, zoom: Zoom) -> list[dict[str, Any]]:
     return rows
 
 
+def _overlaps(row: dict[str, Any], zoom: Zoom) -> bool:
+    """Whether a connection had packets before the end of the requested time, and after its start."""
+    is_after = zoom.time_from_ns is None or row["time_last_ns"] >= zoom.time_from_ns
+    return is_after and (zoom.time_to_ns is None or row["time_first_ns"] <= zoom.time_to_ns)
+
+
 def _carried(row: dict[str, Any], to_target: bool) -> int:
     return int(row["captured_bytes_to_target" if to_target else "captured_bytes_to_initiator"])
 
@@ -265,5 +274,7 @@ def _times(cycles: Table, zoom: Zoom, start_ns: int, end_ns: int, in_flight_unti
     if zoom.time_to_ns is not None:
         end_ns = zoom.time_to_ns if zoom.cycles is None else min(end_ns, zoom.time_to_ns)
     if end_ns < start_ns:
+        if zoom.cycles is None:
+            raise InputInvalid("nothing to draw: no packets after --from and before --to")
         raise InputInvalid("nothing to draw: the requested commands are outside of --from and --to")
     return start_ns, max(end_ns, start_ns + 1)

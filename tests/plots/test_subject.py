@@ -56,6 +56,12 @@ def test_several_connections_have_a_tap_where_they_agree_and_their_coverage_toge
     assert described((0, 2), FIRST, OTHER).tap_position is None
 
 
+def test_a_connection_without_an_rtt_leaves_the_tap_where_the_others_have_it() -> None:
+    refused = {"connection": 3, "is_iscsi": False}
+    assert described((0, 3), FIRST, refused).tap_position == "between"
+    assert described((3,), FIRST, refused).tap_position is None
+
+
 def test_nothing_to_decode_has_no_share() -> None:
     found = described((3,), {"connection": 3, "is_iscsi": True})
     assert (found.explained_bytes_share, found.pdu_share, found.tap_position) == (None, None, None)

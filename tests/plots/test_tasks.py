@@ -27,6 +27,13 @@ def test_a_command_without_a_status_lasts_until_the_end_of_the_view() -> None:
     assert (found.count, len(found.outstanding)) == (3, 0)
 
 
+def test_a_command_whose_connection_ended_lasts_until_then() -> None:
+    spans = [(50, 99), (50, 120), (200, 230)]
+    rows = [command(number, start, None) | {"end_ns": end} for number, (start, end) in enumerate(spans)]
+    found = command_strip.of_view(table("cycles", *rows), VIEW)
+    assert (found.cycles, found.spans.ends_ns.tolist()) == ((1, 2), [120, 230])
+
+
 def test_each_command_takes_the_first_free_of_four_lanes() -> None:
     spans = [(100, 200), (110, 400), (120, 400), (130, 350), (200, 210), (205, 300), (209, 600), (400, 500), (500, 501)]
     rows = [command(number, start, end) for number, (start, end) in enumerate(spans)]

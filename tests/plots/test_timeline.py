@@ -95,7 +95,7 @@ def test_events_are_those_of_the_connections_of_their_sessions_and_of_tries_betw
         event("outage", "error", 4, 6, connection=None, session=2),
     )
     assert [(each.sort.name, each.times_ns.tolist(), each.ends_ns.tolist()) for each in found.marks] == [
-        ("no answer", [3 * SECOND], [3 * SECOND]), ("NOP timeout", [SECOND], [2 * SECOND]),
+        ("refused or no answer", [3 * SECOND], [3 * SECOND]), ("NOP timeout", [SECOND], [2 * SECOND]),
     ]  # fmt: skip
     assert (found.outages.starts_ns.tolist(), found.outages.ends_ns.tolist()) == ([4 * SECOND], [6 * SECOND])
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import view
+from iscsitrace.plots.kinds import ladder
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.table import Table
-from tests.support.tables_by_hand import table
+from tests.support.tables_by_hand import MS, table
 
 
 def connection(number: int, session: int, to_target: int, to_initiator: int) -> dict[str, Any]:
@@ -58,6 +60,24 @@ def test_the_busiest_connection_is_shown_from_its_first_to_its_last_packet() -> 
     assert more.to_target is True
 
 
+def test_the_busiest_connection_is_one_of_the_requested_time() -> None:
+    rows = [connection(0, 0, 10, 90), connection(1, 0, 10, 20), connection(2, 1, 10, 30)]
+    rows = [
+        row | {"time_first_ns": 100 * row["connection"], "time_last_ns": 100 * row["connection"] + 99} for row in rows
+    ]
+    connections = table("connections", *rows)
+
+    def found(**zoom: int) -> int:
+        return view.of_connection(connections, CYCLES, Zoom(**zoom), 0).connection  # type: ignore[arg-type]
+
+    assert found() == 0
+    assert (found(time_to_ns=150), found(time_from_ns=99), found(time_from_ns=100)) == (0, 0, 2)
+    assert (found(time_from_ns=120, time_to_ns=199), found(time_from_ns=300, time_to_ns=400)) == (1, 0)
+    assert found(time_from_ns=120, time_to_ns=199, connection=0) == 0
+    with pytest.raises(InputInvalid, match=r"^nothing to draw: no packets after --from and before --to$"):
+        found(time_from_ns=300)
+
+
 def test_commands_bring_their_connection_and_a_margin_of_a_twenty_fifth() -> None:
     # 1000 to 1400, and 16 and 1 more on either side
     assert shown(cycles=range(2)) == View(7, 983, 1_417, (0,), None, to_target=True, cycles=range(2))
@@ -84,7 +104,7 @@ def test_requested_times_narrow_those_of_commands_and_replace_all_others() -> No
     assert times(cycles=range(2), time_from_ns=1_000, time_to_ns=1_100) == (1_000, 1_100)
     # an instant is 1 ns long
     assert times(time_from_ns=500, time_to_ns=500) == (500, 501)
-    with pytest.raises(InputInvalid, match="outside of --from and --to"):
+    with pytest.raises(InputInvalid, match="no packets after --from and before --to"):
         shown(time_from_ns=501, time_to_ns=500)
 
 
@@ -189,3 +209,26 @@ def test_a_view_includes_both_ends_and_commands_in_flight_there() -> None:
     # one without a status is there at its command
     assert seen(1_250, 1_250) == [1, 2]
     assert seen(1_251, 1_260) == [1]
+
+
+@pytest.mark.parametrize(
+    ("rtt_ms", "zoom", "shown_ms"),
+    [
+        # a command of 100 ms has margins of 4 ms, and of a round trip at most
+        (10, {}, (6, 114)),
+        (3, {}, (7, 113)),
+        (None, {}, (6, 114)),
+        # what is asked for stays
+        (3, {"time_from_ns": 2 * MS}, (6, 114)),
+    ],
+)
+def test_a_ladder_shows_a_round_trip_around_its_command_at_most(
+    rtt_ms: int | None, zoom: dict[str, Any], shown_ms: tuple[int, int]
+) -> None:
+    rtts = {"rtt_to_initiator_min_ns": MS, "rtt_to_target_min_ns": None if rtt_ms is None else (rtt_ms - 1) * MS}
+    row = connection(1, 0, 0, 1) | rtts | {"time_first_ns": 0, "time_last_ns": 500 * MS}
+    read = {"cycle": 0, "connection": 1, "command_first_ns": 10 * MS, "status_ns": 110 * MS, "operation": "read"}
+    tables = {"connections": table("connections", row), "cycles": table("cycles", read)}
+    trace = SimpleNamespace(**tables, table=lambda name: tables.get(name, table(name)))
+    seen = ladder.KIND.view(cast(Any, trace), Zoom(cycles=range(1), **zoom), 0)
+    assert (seen.start_ns, seen.end_ns) == pytest.approx([each * MS for each in shown_ms], abs=2)
