@@ -55,7 +55,8 @@ def without_status(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         if of := amounts.part_of(found["n"], row["cycle_count"], f"{noun}s", "have no status"):
             yield f"Percentiles of {of}."
         if open_count := found.get("open_count"):
-            yield f"{amounts.count(open_count, noun)} without a status: > is how long it waited."
+            rank = "ranks" if open_count == 1 else "rank"
+            yield f"{amounts.count(open_count, noun)} without a status {rank} above all others: > is a lower bound."
 
 
 def block_sizes(cycles: Table) -> list[dict[str, Any]]:

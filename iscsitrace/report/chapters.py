@@ -74,9 +74,8 @@ def _waited(trace: TraceTables, waiting: Table) -> str:
 def _when(spans: tuple[Span, ...], start_ns: int) -> str:
     first_ns, last_ns = min(first for first, _ in spans), max(last for _, last in spans)
     times = f"{len(spans)} times, " if len(spans) > 1 else ""
-    if first_ns == last_ns:
-        return f"at {wording.seconds(first_ns - start_ns)}"
-    return f"{times}{wording.seconds(first_ns - start_ns)} to {wording.seconds(last_ns - start_ns)}"
+    first, last = (wording.seconds(each - start_ns) for each in (first_ns, last_ns))
+    return f"{times}at {first}" if first == last else f"{times}{first} to {last}"
 
 
 def _numbers(noun: str, numbers: tuple[int, ...]) -> str:

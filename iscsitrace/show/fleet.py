@@ -23,7 +23,7 @@ _COLUMNS: Final = (
 
 
 def grid(by: str, costs: Sequence[Cost], count: int, caption: str = "") -> Grid:
-    """The table of costs, of ``count`` in all. Latencies are in ms; > is the wait of a command without a status."""
+    """The table of costs, of ``count`` in all. Latencies are in ms; > is a lower bound."""
     rows = (
         (
             cells.short(each.label),

@@ -31,7 +31,7 @@ _VOLUME_COLUMNS: Final = ("initiator", "paths", "outage s", "size", "known by")
 
 READING: Final = (
     "Worst first: by the longest wait of a command without a status, then by the time with commands in flight. "
-    "Rates are over that time. Latencies are in ms; > is the wait of a command without a status."
+    "Rates are over that time. Latencies are in ms; > is a lower bound: commands without a status rank last."
 )
 
 

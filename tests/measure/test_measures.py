@@ -48,6 +48,9 @@ def test_percentiles_of_commands_without_a_status_say_so() -> None:
         "Percentiles of 146 of 38,294 read commands: the others have no status in the capture."
     ]
     assert list(operations.without_status([latency | {"cycle_count": 146}])) == []
+    for count, words in ((1, "1 read command without a status ranks"), (2, "2 read commands without a status rank")):
+        row = {"operation": "read", "cycle_count": 9, "latency_ns": {"n": 9, "open_count": count}}
+        assert list(operations.without_status([row])) == [f"{words} above all others: > is a lower bound."]
 
 
 def test_what_never_got_a_status_ranks_above_all() -> None:

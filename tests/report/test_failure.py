@@ -78,6 +78,8 @@ def test_when_what_it_cost_what_it_hit_and_whose_side() -> None:
     ("spans", "shown"),
     [
         (((START + SECOND, START + SECOND),), "at 1.00 s"),
+        # as far as two decimals tell
+        (((START + SECOND, START + SECOND + MS),), "at 1.00 s"),
         (((START + 4 * SECOND, START + 5 * SECOND), (START + SECOND, START + 2 * SECOND)), "2 times, 1.00 s to 5.00 s"),
     ],
 )
