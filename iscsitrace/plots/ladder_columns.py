@@ -266,6 +266,7 @@ _TITLES = {
     0x26: "Logout Response", 0x31: "R2T", 0x32: "Asynchronous Message", 0x3F: "Reject",
 }  # fmt: skip
 _WITH_AMOUNT = {0x05, 0x25}
+_FLAGS = {0x02: "SYN", 0x01: "FIN", 0x04: "RST"}
 
 
 @dataclass(frozen=True)
@@ -375,7 +376,7 @@ def compute(
         view=view,
         columns=columns.columns,
         **columns.packets(here, view, ends),
-        pdus=named,
+        pdus=(*named, *_flags(here, columns)),
         stretches=stretches,
         cycles=tuple(f"{cycle} {word}" for cycle, word in zip(seen.raw("cycle"), seen["operation"], strict=True)),
         sizes=tuple(np.ma.asarray(seen["bytes"]).tolist()),
@@ -433,6 +434,17 @@ def _pdus(
         )
         found.append(Pdu(first_ns, last_ns, to_target, title, amount, bool(row["has_status"])))
     return tuple(found), counted
+
+
+def _flags(segments: Table, columns: OneTap | Taps) -> tuple[Pdu, ...]:
+    """Packets that open or end a connection, as what is named beside the PDUs."""
+    found = []
+    for row in segments.select(np.flatnonzero(segments.raw("flags") & sum(_FLAGS) != 0)[:LABEL_LIMIT]).rows():
+        to_target, offset = bool(row["to_target"]), row["stream_offset_bytes"]
+        times = columns.pdu(row["time_ns"], 0, to_target=to_target, offset_bytes=offset)
+        title = ", ".join(name for flag, name in _FLAGS.items() if row["flags"] & flag)
+        found.append(Pdu(times, times, to_target, title, 0, False))
+    return tuple(found)
 
 
 def _title(opcode: int) -> str:

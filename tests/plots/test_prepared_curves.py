@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from iscsitrace.plots import ladder_columns as ladder
 from iscsitrace.plots.groups import CommandGroups
 from iscsitrace.plots.kinds import cycles, streams, time_breakdown
 from iscsitrace.plots.kinds import ladder as ladder_kind
-from iscsitrace.plots.view import View, Zoom
+from iscsitrace.plots.view import View
 from iscsitrace.tables.schema import CATEGORIES
 from tests.support.streams_by_hand import SECOND, Work
 from tests.support.tables_by_hand import MS, table, with_waits
@@ -95,6 +95,25 @@ def test_a_ladder_names_pdus_as_the_rfc_does_and_shows_their_bytes() -> None:
     apart = [[(time_ns or 0) - (each.first_ns[1] or 0) for time_ns in each.first_ns] for each in (command, r2t)]
     assert apart == [[-MS, 0, 3 * MS], [MS, 0, -3 * MS]]
     assert drawn.cycles == ("0 read",)
+
+
+def test_a_ladder_names_what_opens_and_ends_a_connection() -> None:
+    rows = [
+        {"connection": 0, "time_ns": (1 + number) * MS, "flags": flags} for number, flags in enumerate((16, 18, 17, 20))
+    ]
+    connection = {"connection": 0, "is_iscsi": True, "rtt_to_initiator_min_ns": 0, "rtt_to_target_min_ns": 6 * MS}
+    tables = table("connections", connection), table("cycles", *commands([5])), table("segments", *rows)
+    drawn = ladder.compute(*tables, table("pdus", pdu(0x01, 1, 1, to_target=True)), table("budget"), VIEW)
+    shown = [(each.title, each.first_ns[1], each.data_bytes) for each in drawn.pdus]
+    assert shown == [("Command", MS, 0), ("SYN", 2 * MS, 0), ("FIN", 3 * MS, 0), ("RST", 4 * MS, 0)]
+
+
+def test_a_ladder_names_a_command_that_its_initiator_sent_before_the_view() -> None:
+    sent = ladder_of([pdu(0x01, 1, 1, to_target=True), pdu(0x01, 0, 0, to_target=True)]).pdus
+    # the initiator is 1 ms before the tap
+    assert [each.sent_ns for each in sent] == [0, -MS]
+    views = [replace(VIEW, start_ns=start_ns) for start_ns in (MS, 5 * MS)]
+    assert [ladder_kind._shown_ns(view, sent[0]) for view in views] == [MS, 0]
 
 
 OPCODES = {
@@ -237,29 +256,6 @@ def test_only_a_job_that_ran_in_the_view_is_named() -> None:
     assert named(0, 10 * SECOND)
     assert not named(0, SECOND // 2)
     assert not named(3 * SECOND, 4 * SECOND)
-
-
-@pytest.mark.parametrize(
-    ("rtt_ms", "zoom", "shown_ms"),
-    [
-        # a command of 100 ms has margins of 4 ms, and of a round trip at most
-        (10, {}, (6, 114)),
-        (3, {}, (7, 113)),
-        (None, {}, (6, 114)),
-        # what is asked for stays
-        (3, {"time_from_ns": 2 * MS}, (6, 114)),
-    ],
-)
-def test_a_ladder_shows_a_round_trip_around_its_command_at_most(
-    rtt_ms: int | None, zoom: dict[str, Any], shown_ms: tuple[int, int]
-) -> None:
-    rtts = {"rtt_to_initiator_min_ns": MS, "rtt_to_target_min_ns": None if rtt_ms is None else (rtt_ms - 1) * MS}
-    row = {**CONNECTION, **rtts, "connection": 1, "time_first_ns": 0, "time_last_ns": 500 * MS, "is_iscsi": True}
-    command = {"cycle": 0, "connection": 1, "command_first_ns": 10 * MS, "status_ns": 110 * MS, "operation": "read"}
-    tables = {"connections": table("connections", row), "cycles": table("cycles", command)}
-    trace = SimpleNamespace(**tables, table=lambda name: tables.get(name, table(name)))
-    seen = ladder_kind.KIND.view(cast(Any, trace), Zoom(cycles=range(1), **zoom), 0)
-    assert (seen.start_ns, seen.end_ns) == pytest.approx([each * MS for each in shown_ms], abs=2)
 
 
 # --- packets of a ladder

@@ -279,8 +279,14 @@ def _names(ladder: Ladder, to_target: bool, near_ns: int) -> list[tuple[str, int
     found = []
     for run in runs:
         name = f"{run[0].title} {size(run[0].data_bytes)}" if run[0].data_bytes else run[0].title
-        found.append((f"{len(run)} x {name}" if len(run) > 1 else name, run[0].sent_ns))
+        found.append((f"{len(run)} x {name}" if len(run) > 1 else name, _shown_ns(ladder.view, run[0])))
     return found
+
+
+def _shown_ns(view: View, pdu: Pdu) -> int:
+    """When a PDU was sent; if only its sender is before the start of the view, that."""
+    is_within = any(time_ns is not None and time_ns >= view.start_ns for time_ns in pdu.first_ns)
+    return max(pdu.sent_ns, view.start_ns) if is_within else pdu.sent_ns
 
 
 def _draw_stretches(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
