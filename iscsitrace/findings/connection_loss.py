@@ -25,8 +25,7 @@ from iscsitrace.wording.sentences import capital
 
 _DEVICE: Final = Advice(
     "Find the device on the path that sent the RST: a firewall or load balancer that forgot the connection (an idle or "
-    "state time-out), or an intrusion prevention system. Its TTL, less than 64, 128 or 255, says how many hops away it "
-    "is."
+    "state time-out), or an intrusion prevention system. It is as many hops away as its TTL is below 64, 128 or 255."
 )
 
 
