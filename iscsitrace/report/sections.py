@@ -100,10 +100,8 @@ def _connections(trace: TraceTables, sessions: tuple[int, ...]) -> Section:
     # those of the report's subject first
     rows = sorted(trace.connections.rows(), key=lambda row: (row["session"] not in sessions, row["connection"]))
     found = [row for row in rows if row["is_iscsi"]]
-    others = len(rows) - len(found)
     grid = summary.connections_grid(found, ROWS)
-    lines = (f"TCP connections that are not iSCSI: {others:,}",) if others else ()
-    return Section("Connections", (grid, *lines), "connections")
+    return Section("Connections", (grid, *summary.others(rows)), "connections")
 
 
 def _health(trace: TraceTables) -> Section:

@@ -15,6 +15,7 @@ from iscsitrace.measure.selection import CYCLE_HEADINGS
 from iscsitrace.plots import kinds
 from iscsitrace.show import conformance, pages
 from iscsitrace.show.document import Section
+from iscsitrace.show.places import HEADINGS as ROWS_OF_TAPS
 from iscsitrace.tables.schema import (
     CATEGORIES,
     DATASET_TABLES,
@@ -38,7 +39,7 @@ from iscsitrace.wording.rules import login_keys, rules
 if TYPE_CHECKING:
     from iscsitrace.findings.finding import Problem
 
-_HEADINGS: Final = {"cycles": CYCLE_HEADINGS, "events": HEADINGS}
+_HEADINGS: Final = {"cycles": CYCLE_HEADINGS, "events": HEADINGS, "taps": ROWS_OF_TAPS}
 RANKS: Final = {
     "failure": "something broke",
     "slowness": "a problem",

@@ -11,6 +11,7 @@ from iscsitrace.taps import places
 from iscsitrace.taps.places import Place, TimePlaces
 from iscsitrace.taps.reading import TappedTables
 from iscsitrace.wording import cells
+from iscsitrace.wording.headings import known_as
 from iscsitrace.wording.parts import BY_NAME
 
 PLACE_WORDS: Final = {"network": "network", "target": "target", "initiator": "initiator's host"}
@@ -35,6 +36,9 @@ _ROWS: Final[tuple[tuple[str, str, Callable[[Any], object]], ...]] = (
     ("clock drift ppm", "drift_ppm", "{:.1f}".format),
 )
 """A row each: its name, the column of the table ``taps``, and how a value is written."""
+
+HEADINGS: Final = {known_as(name)[1]: column for name, column, _ in _ROWS}
+"""The column of the table ``taps`` of each, by its name without the unit."""
 
 
 def as_dict(trace: TappedTables) -> dict[str, Any]:

@@ -104,16 +104,23 @@ def sections(document: Mapping[str, Any], top: int, *, is_verbose: bool = False)
     shown = _cut(connections, busiest)[:top]
     numbers = {row["connection"] for row in shown}
     parts = [part for part in document["coverage"] if part["connection"] is None or part["connection"] in numbers]
-    others = len(document["connections"]) - len(connections)
     keys = document["parameters"]
     blocks: list[Block] = [_of_many(sessions_grid(_cut(document["sessions"], busiest)), len(document["sessions"]))]
     blocks += [f"{mirror['text']} (iscsitrace mirrors)" for mirror in document["mirrors"]]
     blocks.append(_of_many(connections_grid(shown), len(connections)))
-    blocks += [f"TCP connections that are not iSCSI: {others:,}"] if others else []
+    blocks += others(document["connections"])
     blocks.append(offers(keys, top * KEYS) if is_verbose else _parameters(keys, top))
     yield Section("", (*blocks, *_measured(document, busiest)))
     yield from inputs.sections_of_places(document)
     yield Section("", (inputs.coverage(parts, len(document["coverage"])), inputs.counters(document["counters"])))
+
+
+def others(connections: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How many connections are not iSCSI, and how many of them were refused: attempts, to an iSCSI portal too."""
+    found = [row for row in connections if not row["is_iscsi"]]
+    refused = sum(row["is_refused"] for row in found)
+    attempts = f" ({refused:,} refused with a RST)" if refused else ""
+    return [f"TCP connections that are not iSCSI: {len(found):,}{attempts}"] if found else []
 
 
 def _busiest(document: Mapping[str, Any], top: int) -> list[int] | None:

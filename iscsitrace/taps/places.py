@@ -154,9 +154,10 @@ def _queue(network: Network, near: str, far: str) -> list[PlaceFinding]:
         (back, out, "to the initiator", clock.offset_ns - clock.low_ns),
     ):
         if slow - unsure > ASYMMETRY * (fast + unsure):
+            by_clock = f", ± {_ms(unsure)} ms as the clocks are known" if unsure else ""
             text = (
                 f"packets wait in a queue between {near} and {far}: they take {_ms(slow)} ms {way} and {_ms(fast)} ms "
-                "the other way (medians)"
+                f"the other way (medians{by_clock})"
             )
             return [PlaceFinding("queue_between_taps", "info", "network", text)]
     return []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_UNIT: Final = re.compile(r"(,? (ms/MB|MB/s|MB|ms|s|%|points|p50)|%)$")
+_UNIT: Final = re.compile(r"(,? (ms/MB|MB/s|MB|ms|s|ppm|%|points|p50)|%)$")
 
 
 def known_as(heading: str) -> tuple[str, ...]:
@@ -22,7 +22,7 @@ _OF_COMMANDS: Final = {
     "p95": "95 of 100 commands took no longer; a measured value, and - where there are too few for it",
     "p99": "99 of 100 commands took no longer; a measured value, and - where there are too few for it",
     "min": "the shortest time",
-    "max": "the longest time; > is the wait of a command without a status",
+    "max": "the longest time; > is a lower bound: a command without a status ranks above all others",
     "n": "commands whose latency is known: those behind the percentiles",
     "count": "how often it was counted; of latencies the number of commands",
     "service or status wait": "wait for the status after the last data: service of a write, status wait of a read",
@@ -228,6 +228,8 @@ WORDS: Final[dict[str, str]] = {
     "NOP-In": "a PDU of the target that asks whether the initiator is there, or answers a NOP-Out",
     "TPG": "target portal group: portals over which connections of one session can run",
     "by place": "time split between the network, the target and the initiator's host, as captures of several taps show",
+    "points to": "the side whose packets, or whose silence, show what broke",
+    "Jain's fairness index": "how evenly connections shared the load: 1 where equally, 1 / n where one of n had it all",
     "pace": "bytes of reads and writes over their I/O time",
     "scatter": "how far equal commands differ: of a fit, how far the period differs from run to run",
     "steady": "commands that follow one another at one I/O size and queue depth, so that a model fits them",

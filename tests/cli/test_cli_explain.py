@@ -116,6 +116,9 @@ def test_words_of_the_output_are_explained(name: str) -> None:
         (("initiator_think", "initiator idle", "initiator_idle"), "only pauses of up to 100 ms"),
         (("status wait", "Status wait"), "Heading of cycles, column status_wait_ns: "),
         (("QD",), "Heading of cycles, column queue_depth: "),
+        (("clock offset", "clock offset ms"), "Heading of taps, column clock_offset_ns: "),
+        (("clock drift", "clock drift ppm"), "Heading of taps, column drift_ppm: "),
+        (("Jain's fairness index", "jain's fairness index"), "how evenly connections shared the load"),
         (("PDUs",), "Heading of cycles, column data_pdu_count: "),
     ],
 )

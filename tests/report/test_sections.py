@@ -131,6 +131,9 @@ def test_connections_of_the_session_come_first() -> None:
     assert [row[:2] for row in found.grids[0].rows] == [("0", "0"), ("2", "0"), ("1", "1")]
     assert found.lines == ("TCP connections that are not iSCSI: 1",)
     assert _connections(trace(connections=rows[:2]), (0,)).lines == ()
+    refused = [*rows, {"connection": 4, "is_iscsi": False, "is_refused": True}]
+    lines = _connections(trace(connections=refused), (0,)).lines
+    assert lines == ("TCP connections that are not iSCSI: 2 (1 refused with a RST)",)
     many = [{"connection": number, "is_iscsi": True} for number in range(25)]
     assert _connections(trace(connections=many), (0,)).grids[0].notes == ("1 more row is not shown.",)
 
