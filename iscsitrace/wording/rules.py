@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from iscsitrace.wording import amounts
+from iscsitrace.wording import amounts, scsi_names
 
 SEVERITIES: Final = ("info", "warning", "error")
 """From harmless to worst."""
@@ -30,7 +30,8 @@ class Rule:
     sentence: str
     broken: str
     """What a violation did, after "The target ", without a full stop; with ``{seen}`` and ``{expected}``;
-    ``{seen:key}`` is a login key, ``{seen:pdu}`` a type of PDU, ``{seen:time}`` a time."""
+    ``{seen:key}`` is a login key, ``{seen:pdu}`` a type of PDU, ``{seen:status}`` a SCSI status, ``{seen:time}`` a
+    time."""
 
     def did(self, side: str, seen: int | None, expected: int | None) -> str:
         """``The target asked for 28672 bytes in an R2T; MaxBurstLength is 16384``: no full stop, tags in hex."""
@@ -49,6 +50,8 @@ class _Number:
             return "(unknown)"
         if spec == "pdu":
             return pdu_type(self._value)
+        if spec == "status":
+            return scsi_names.statuses().get(self._value, f"status {self._value:#04x}")
         if spec == "time":
             return amounts.time(self._value)
         return _key(self._value) if spec == "key" else format(self._value, spec)

@@ -166,6 +166,8 @@ def test_tags_are_hexadecimal_and_a_number_that_is_not_there_is_said() -> None:
         "The target answered tag 0x33000000, which no open command has"
     )
     assert "ExpStatSN (unknown), where 7 was due" in rules()["S12"].did("initiator", None, 7)
+    assert "sent CHECK CONDITION in a Data-In" in rules()["D15"].did("target", 0x02, None)
+    assert "sent status 0x03 in a Data-In" in rules()["D15"].did("target", 0x03, None)
 
 
 @pytest.mark.parametrize("rule", rules().values(), ids=rules())

@@ -102,7 +102,7 @@ def test_a_function_whose_answer_is_not_in_the_capture_is_not_named() -> None:
     breach(told, "M3", "target", 0.06, seen=48, cycle=0)
     finding = found(told.diagnosis())
     assert finding
-    assert "with the task of tag 0x30 behind" in finding.text
+    assert "of the task with tag 0x30 after" in finding.text
 
 
 def test_info_alone_is_no_problem() -> None:

@@ -216,7 +216,7 @@ rules! {
         "sent {seen} bytes of Data-In without the F bit; MaxBurstLength is {expected}";
     D15 "11.7.3" T Error
         "A Data-In carries a status only with the F bit, and only GOOD, CONDITION MET or INTERMEDIATE."
-        "sent status {seen:x} in a Data-In, which may not carry it";
+        "sent {seen:status} in a Data-In, which may not carry it";
     D16 "13.12" IT Error
         "A data segment is at most the receiver's MaxRecvDataSegmentLength."
         "sent a data segment of {seen} bytes; the receiver takes {expected}";
@@ -243,7 +243,7 @@ rules! {
         "did not answer the NOP-Out with tag {seen:x}, and went on with other PDUs";
     M3 "4.2.3.3, 11.6" T Error
         "The tasks that a task management function ends are not answered after its response."
-        "went on with the task of tag {seen:x} behind the response of the function that ended it";
+        "sent data or a status of the task with tag {seen:x} after its response to the function that ended that task";
     M4 "11.5, 11.6.1" T Error
         "A Task Management Function Request for a task that the target has is not answered with \"Task does not exist\"."
         "said that the task of tag {seen:x} does not exist, which it had received and never answered";
