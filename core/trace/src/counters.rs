@@ -250,7 +250,7 @@ counters! {
         "A hostile or faulty peer: no command lacks data in so many places.";
     TaskAborted, "task_aborted", Warning,
         "commands aborted by task management",
-        "The commands timed out. See the task_management table.";
+        "A host aborts commands that it waited too long for. See the task_management table.";
     CheckCondition, "check_condition", Info,
         "commands that ended with CHECK CONDITION",
         "See sense_key, asc and ascq in the cycles table.";

@@ -220,6 +220,11 @@ impl IscsiConnection {
             self.note_progress(pdu.completion().time_ns);
         }
         if has_status {
+            let before = context.tables.cycles.ended_by.get(context.tables.cycles.row(cycle));
+            if before.is_some_and(|by| [ended_by::ABORT, ended_by::RESET].contains(by)) {
+                // its status came after all
+                context.counters.change(Counter::TaskAborted, Some(self.number), pdu.first.frame, -1);
+            }
             context.end_cycle(cycle, pdu.completion().time_ns, ended_by::STATUS);
             if bhs.status() == Some(Status::CheckCondition as u8) {
                 context.counters.add(Counter::CheckCondition, Some(self.number), frame);

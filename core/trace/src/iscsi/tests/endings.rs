@@ -118,7 +118,9 @@ fn an_abort_that_is_completed_ends_its_task() {
     let mut talk = two_in_flight();
     manage(&mut talk, ABORT_TASK, LUN_3, OTHER, COMPLETE, 102);
     talk.packet(true, 0x10, &[]);
-    assert_eq!(of(talk), [(16, CAPTURE_END, false), (15, ABORT, true)]);
+    let tables = talk.finish();
+    assert_eq!(ends(&tables.cycles), [(16, CAPTURE_END, false), (15, ABORT, true)]);
+    assert_eq!(counted(&tables, "task_aborted"), 1);
     for response in 2..=REJECTED_FUNCTION {
         let mut talk = two_in_flight();
         manage(&mut talk, ABORT_TASK, LUN_3, OTHER, response, 102);
@@ -155,7 +157,9 @@ fn a_status_after_a_task_that_does_not_exist_is_its_end() {
     let mut talk = one_in_flight();
     manage(&mut talk, ABORT_TASK, LUN_3, TAG, DOES_NOT_EXIST, 100);
     talk.send(false, response(TAG, 502, 101, 0), &[]);
-    assert_eq!(of(talk), [(15, STATUS, false)]);
+    let tables = talk.finish();
+    assert_eq!(ends(&tables.cycles), [(15, STATUS, false)]);
+    assert_eq!(counted(&tables, "task_aborted"), 0);
 }
 
 #[test]
@@ -165,8 +169,8 @@ fn a_status_after_a_completed_abort_is_of_its_task() {
     talk.send(false, response(TAG, 502, 101, 0), &[]);
     let tables = talk.finish();
     assert_eq!(ends(&tables.cycles), [(15, STATUS, false)]);
-    // nothing is missing
-    assert_eq!(counted(&tables, "pdu_without_task"), 0);
+    // nothing is missing, and nothing was aborted
+    assert_eq!([counted(&tables, "pdu_without_task"), counted(&tables, "task_aborted")], [0, 0]);
 }
 
 #[test]
