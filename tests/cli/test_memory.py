@@ -53,7 +53,8 @@ def test_too_little_for_the_pass(syns: str) -> None:
 
 
 def test_the_memory_of_the_process_itself_stays_within_ten_percent(syns: str) -> None:
-    command = [sys.executable, "-m", "iscsitrace", "summary", "--max-memory", "128M", syns]
+    # by 140 MiB all rows are there
+    command = [sys.executable, "-m", "iscsitrace", "summary", "--max-memory", "130M", syns]
     own_bytes = [0]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         while process.poll() is None:
@@ -62,7 +63,7 @@ def test_the_memory_of_the_process_itself_stays_within_ten_percent(syns: str) ->
             own_bytes += [int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon:")]
             time.sleep(0.002)
     assert process.returncode == 2
-    assert max(own_bytes) <= 1.1 * (128 << 20)
+    assert 130 << 20 < max(own_bytes) <= 1.1 * (130 << 20)
 
 
 def test_enough(syns: str) -> None:
