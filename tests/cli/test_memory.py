@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -18,6 +19,17 @@ from iscsitrace.errors import MemoryShort
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc are those of Linux")
 
+_SYN = np.dtype(
+    [
+        *[("s", "<u4"), ("us", "<u4"), ("lengths", "<u4", 2), ("addresses", "S12"), ("ethertype", ">u2")],
+        *[("version", "u1"), ("service", "u1"), ("ip_bytes", ">u2"), ("identification", ">u2")],
+        *[("flags_ttl_protocol", ">u4"), ("ip_checksum", ">u2"), ("source", ">u4"), ("destination", ">u4")],
+        *[("source_port", ">u2"), ("port", ">u2"), ("sequence_number", ">u4"), ("ack_number", ">u4")],
+        *[("syn", ">u2"), ("window", ">u2"), ("checksum", ">u2"), ("urgent", ">u2")],
+    ]
+)
+"""A record of a capture."""
+
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "iscsitrace", *arguments], check=False, capture_output=True, text=True)
@@ -27,19 +39,27 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def syns(tmp_path_factory: pytest.TempPathFactory) -> str:
     """500,000 SYNs, half of them to a portal: the rows of both halves, up to their limits, take more than 128 MiB."""
     file = tmp_path_factory.mktemp("syns") / "syns.pcap"
-    with file.open("wb") as out:
-        out.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262_144, 1))
-        for number in range(500_000):
-            ports = 10_000 + number % 50_000, (3260, 80)[number % 2]
-            tcp = struct.pack("!HHIIBBHHH", *ports, number, 0, 0x50, 2, 65_535, 0, 0)
-            ip = struct.pack("!BBHHHBBHII", 0x45, 0, 40, 0, 0x4000, 64, 6, 0, 0x0A000001 + number // 50_000, 0xC0000201)
-            out.write(
-                struct.pack("<IIII", number // 10_000, number % 10_000 * 100, 54, 54)
-                + bytes(12)
-                + b"\x08\x00"
-                + ip
-                + tcp
-            )
+    number = np.arange(500_000)
+    packets = np.zeros(len(number), _SYN)
+    columns = {
+        "s": number // 10_000,
+        "us": number % 10_000 * 100,
+        "lengths": 54,
+        "ethertype": 0x0800,
+        "version": 0x45,
+        "ip_bytes": 40,
+        "flags_ttl_protocol": 0x4000_4006,
+        "source": 0x0A000001 + number // 50_000,
+        "destination": 0xC0000201,
+        "source_port": 10_000 + number % 50_000,
+        "port": np.where(number % 2, 80, 3260),
+        "sequence_number": number,
+        "syn": 0x5002,
+        "window": 65_535,
+    }
+    for name, values in columns.items():
+        packets[name] = values
+    file.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262_144, 1) + packets.tobytes())
     return str(file)
 
 
