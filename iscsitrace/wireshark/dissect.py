@@ -79,26 +79,30 @@ def dissect(path: str, ports: Iterable[int], packet_limit: int | None = None) ->
     """
     limit = ["-c", str(packet_limit)] if packet_limit else []
     given = ["-r", path, *limit]
-    version = next(iter(_run(["--version"])), "tshark").strip()
     frames = {frame.frame: frame for frame in _frames([*given, *preferences(ports)])}
-    pdus = as_arrived = _pdus([*given, *preferences(ports)])
+    version, pdus = _pdus([*given, *preferences(ports)])
+    as_arrived = pdus
     if frames:
         # else no segment is late or missing, and tshark shows the same without reordering
-        as_arrived = _pdus([*given, *preferences(ports, is_reordering=False)])
+        _, as_arrived = _pdus([*given, *preferences(ports, is_reordering=False)])
     return Dissection(version, pdus, as_arrived, frames)
 
 
-def _pdus(arguments: Sequence[str]) -> list[ShownPdu]:
-    pdus: list[ShownPdu] = []
+def _pdus(arguments: Sequence[str]) -> tuple[str, list[ShownPdu]]:
+    """What tshark says that it is, and the PDUs."""
+    version, pdus = "tshark", list[ShownPdu]()
     with _tshark([*arguments, "-Y", "iscsi", "-T", "pdml", "-J", "iscsi"]) as stream:
         try:
             for _, element in ElementTree.iterparse(stream, events=("end",)):  # noqa: S314 -- tshark's own output
                 if element.tag == "packet":
                     pdus += _shown_pdus(element)
                     element.clear()
+                elif element.tag == "pdml":
+                    # wireshark/4.0.17
+                    version = f"TShark (Wireshark) {element.get('creator', '').partition('/')[2]}"
         except ElementTree.ParseError as error:
             raise ToolMissing(f"tshark's output is cut short or not XML ({error})") from error
-    return pdus
+    return version, pdus
 
 
 def _frames(arguments: Sequence[str]) -> Iterator[Frame]:

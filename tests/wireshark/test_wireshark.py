@@ -24,6 +24,7 @@ from iscsitrace.measure.selection import display_filter
 from iscsitrace.tables.schema import TABLES
 from iscsitrace.wireshark import dissect as wireshark
 from tests.support import hand_timed as by_hand
+from tests.support import tshark
 from tests.support.capture_file import cut, write_pcap
 from tests.support.conversation import Capture, Conversation, Session
 from tests.support.pdu import DATA_IN
@@ -172,7 +173,7 @@ def test_the_command_agrees_with_tshark_on_every_pdu_that_was_sent(
 
 def test_tshark_agrees_with_the_truth(tmp_path: Path, plain: Capture) -> None:
     result = against_tshark(tmp_path, plain.packets, true_rows(plain, plain.packets))
-    assert result.tshark_version.startswith("TShark")
+    assert result.tshark_version == f"TShark (Wireshark) {'.'.join(map(str, tshark.version()))}"
     assert result.our_pdu_count == result.tshark_pdu_count == result.matched_pdu_count == len(plain.pdus)
     assert result.differences == []
 
@@ -206,7 +207,7 @@ def test_where_no_segment_is_late_tshark_shows_the_same_without_reordering() -> 
     """So a capture without such frames is dissected once."""
     (sample,) = (Path(__file__).parents[2] / "samples" / "medium-error").glob("capture.*")
     found = wireshark.dissect(str(sample), [3260])
-    as_arrived = wireshark._pdus(["-r", str(sample), *wireshark.preferences([3260], is_reordering=False)])
+    _, as_arrived = wireshark._pdus(["-r", str(sample), *wireshark.preferences([3260], is_reordering=False)])
     assert (found.frames, found.pdus_in_order_of_arrival) == ({}, as_arrived)
 
 
