@@ -14,8 +14,7 @@ from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.diagnosis.opinions import Opinion, Opinions, Stories
 from iscsitrace.findings.case import Case, Groups
 from iscsitrace.findings.finding import Finding
-from iscsitrace.findings.history import History
-from iscsitrace.findings.surroundings import Surroundings, TapOf, only_tap
+from iscsitrace.findings.history import History, Surroundings, TapOf, only_tap
 from iscsitrace.measure.grouping import Grouping
 from iscsitrace.measure.line import times_by_line
 from iscsitrace.relate import paths, stories, volumes

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.findings import capture
+from iscsitrace.findings.breaches import PROTOCOL_VIOLATION
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.distance import NEAR_NS
 from iscsitrace.findings.finding import Finding
 from iscsitrace.findings.hosts import typical_service
 from iscsitrace.findings.idle_sessions import long_work, nothing_done, works_long
 from iscsitrace.findings.loss import LOSS
-from iscsitrace.findings.protocol_violation import PROTOCOL_VIOLATION
 from iscsitrace.findings.thresholds import WARNING
 from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.measure.budget import Budget

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.findings.finding import Advice, Observation, Problem
-from iscsitrace.findings.history import History
-from iscsitrace.findings.surroundings import Surroundings
+from iscsitrace.findings.history import History, Surroundings
 from iscsitrace.findings.thresholds import WORTH_A_CHANGE
 from iscsitrace.measure.data_commands import is_operation
 from iscsitrace.measure.workload import MIN_TASKS

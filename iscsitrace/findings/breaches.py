@@ -1,19 +1,24 @@
-"""Violations of RFC 7143 as causes: which of them ended a connection, a command or a login.
+"""Violations of RFC 7143 as causes, and as a finding: which rule, which side, how often, and what followed.
 
-Every finding that says so asks here. The violations themselves are the core's.
+Every finding that says which of them ended a connection, a command or a login asks here. The violations themselves are
+the core's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
+from iscsitrace.findings import statuses
 from iscsitrace.findings.case import Case
-from iscsitrace.findings.finding import Advice
-from iscsitrace.findings.history import History
-from iscsitrace.measure.violations import DATA_LOSS, Violated, violated
+from iscsitrace.findings.finding import Advice, Observation, Problem
+from iscsitrace.findings.history import History, listed
+from iscsitrace.findings.session_loss import SessionLoss, losses
+from iscsitrace.measure.violations import DATA_LOSS, NEVER_SENT, Violated, by_rule, violated
+from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts as wording
 
@@ -128,3 +133,178 @@ def sentence_of(each: Violated, start_ns: int) -> str:
 def loses_data(found: Sequence[Violated]) -> bool:
     """Whether data that were reported as written are lost."""
     return any(each.rule.name == DATA_LOSS for each in found)
+
+
+_NAMED: Final = 3
+"""Further rules that are named for a side."""
+
+
+def _violations(history: History) -> Observation | None:
+    every = [each for each in of_story(history) if each.rule.severity != "info"]
+    if not every:
+        return None
+    worst = every[0]
+    loss = _loss(history, every)
+    answer = _answer_before(history, worst)
+    frozen = _frozen(history, worst) if worst.rule.name in WINDOW else None
+    is_failure = worst.rule.severity == "error" or loss is not None or frozen is not None
+    window = WINDOW if frozen else ()
+    own = (each for each in every[1:] if (each.side, each.connection) == (worst.side, worst.connection))
+    numbers = [each for each in own if each.rule.name in window]
+    sentences = [_sentence(history, worst, answer), *_followed(history, worst, loss, frozen)]
+    sentences += [_of_numbers(history, each) for each in numbers]
+    worst_of: dict[str, Violated] = {}
+    for each in every:
+        worst_of.setdefault(each.side, each)
+    sentences += [text for side in worst_of if (text := _others(side, every, (worst, *numbers)))]
+    start_ns = worst.time_ns or history.start_ns
+    return Observation(
+        " ".join(sentences),
+        (answer["response_frame"], *worst.frames) if answer else worst.frames,
+        float(frozen.length_ns) if frozen else None,
+        severity="error" if is_failure else "warning",
+        rank="failure" if is_failure else "slowness",
+        spans=((frozen.from_ns, frozen.until_ns),) if frozen else ((start_ns, max(worst.until_ns or 0, start_ns)),),
+        sessions=tuple(sorted({each.session for each in every if each.session is not None})),
+        is_final=is_failure,
+        loses_data=loses_data(every),
+        advice=tuple(map(advice, worst_of.values())),
+        points_to=f"the {worst.side}",
+    )
+
+
+def _loss(history: History, every: Sequence[Violated]) -> SessionLoss | None:
+    """The loss of a session that followed upon a violation."""
+    grave = {(each.rule.name, each.side, each.connection) for each in every}
+    for loss in losses(history):
+        own = [row["connection"] for row in history.connections_of[loss.session]]
+        cause = of_loss(history, own, loss.lost_ns)
+        if cause and (cause.rule.name, cause.side, cause.connection) in grave:
+            return loss
+    return None
+
+
+@dataclass(frozen=True)
+class _Frozen:
+    """The time in which a session sent no command."""
+
+    from_ns: int
+    until_ns: int
+    is_over: bool
+
+    @property
+    def length_ns(self) -> int:
+        return self.until_ns - self.from_ns
+
+
+def _frozen(history: History, worst: Violated) -> _Frozen | None:
+    """When the session sent no command for an outage or more, with numbers like these in force; None if it never did.
+
+    Only where such numbers came within that time, or right before: another pause is the application's.
+    """
+    cycles = history.cycles
+    own = np.flatnonzero(cycles.raw("connection") == worst.connection)
+    last_ns = next(
+        (row["time_last_ns"] for row in history.story.connections if row["connection"] == worst.connection), None
+    )
+    if not len(own) or worst.time_ns is None or last_ns is None or worst.rule.name != "S8":
+        return None
+    sent = np.sort(cycles.raw("command_first_ns")[own])
+    place = int(np.searchsorted(sent, worst.time_ns, side="right"))
+    if place == 0:
+        return None
+    from_ns, is_over = int(sent[place - 1]), place < len(sent)
+    until_ns = int(sent[place]) if is_over else last_ns
+    return _Frozen(from_ns, until_ns, is_over) if until_ns - from_ns >= OUTAGE_MIN_NS else None
+
+
+def _answer_before(history: History, worst: Violated) -> dict[str, Any] | None:
+    """The answer to a task management function behind which the target went on with tasks (rule M3)."""
+    if worst.rule.name != "M3" or worst.time_ns is None:
+        return None
+    table = history.rows("task_management")
+    is_before = known(table, "response_ns") & (table.raw("response_ns") <= worst.time_ns)
+    is_before &= table.raw("connection") == worst.connection
+    rows = table.select(is_before)
+    return max(rows.rows(), key=lambda row: row["response_ns"], default=None)
+
+
+def _sentence(history: History, worst: Violated, answer: dict[str, Any] | None) -> str:
+    text = sentence_of(worst, history.start_ns)
+    commands = history.cycles.select(np.isin(history.cycles.raw("cycle"), worst.cycles))
+    if answer is None or worst.time_ns is None or not len(commands):
+        return text
+    done = (
+        f"The target went on with {statuses.in_words(commands)} {wording.time(worst.time_ns - answer['response_ns'])} "
+        f"after it had answered the {answer['function_text']} that ended {'it' if len(commands) == 1 else 'them'}"
+    )
+    return text.replace(worst.what, done, 1)
+
+
+def _followed(history: History, worst: Violated, loss: SessionLoss | None, frozen: _Frozen | None) -> Iterator[str]:
+    """What came of it, as sentences."""
+    if loses_data([worst]):
+        yield "The application was told that this data is written."
+    if worst.rule.name in NEVER_SENT:
+        yield "No byte of the stream is missing there."
+    if frozen:
+        again = "" if frozen.is_over else ", until the capture ended"
+        yield (
+            f"The initiator sent no command for {wording.time(frozen.length_ns)} from "
+            f"{history.since_start(frozen.from_ns)} on{again}."
+        )
+    if loss:
+        yield loss.how(history)
+        if loss.in_flight:
+            yield f"{wording.count(loss.in_flight, 'command')} had no status."
+
+
+def _of_numbers(history: History, each: Violated) -> str:
+    """What the numbers of the command window were; of R2Ts, where each of them has such numbers, and nothing else."""
+    cycles = history.cycles.raw("cycle")[history.cycles.raw("connection") == each.connection]
+    rounds = history.source("rounds")
+    frames = rounds.raw("r2t_frame")[np.isin(rounds.raw("cycle"), cycles) & known(rounds, "r2t_frame")]
+    text = sentence_of(each, history.start_ns)
+    if each.count == len(frames) > 1 and np.isin(each.frames, frames).all():
+        return text.replace(f"The {each.side} said", f"Each R2T of the {each.side} said", 1)
+    return text
+
+
+def _others(side: str, every: Sequence[Violated], told: Sequence[Violated]) -> str:
+    """``The target also broke S10 (3 times).``; empty where there is no more."""
+    worst, known_already = told[0], {(each.side, each.rule.name) for each in told}
+    groups = by_rule(each for each in every if each.side == side)
+    rest = [group for group in groups if (group[0].side, group[0].rule.name) not in known_already]
+    if not rest:
+        return ""
+    named = []
+    for group in rest[:_NAMED]:
+        count = sum(each.count for each in group)
+        named.append(f"rule {group[0].rule.name} ({'once' if count == 1 else f'{count:,} times'})")
+    if len(rest) > _NAMED:
+        named.append(f"{len(rest) - _NAMED} more")
+    return f"The {side} {'also broke' if side == worst.side else 'broke'} {listed(named)}."
+
+
+PROTOCOL_VIOLATION: Final = Problem(
+    name="protocol_violation",
+    scope="story",
+    meaning="A side breaks RFC 7143. iscsitrace docs conformance has every rule, iscsitrace conformance "
+    "shows every violation.",
+    condition="A violation of severity `warning` or `error`. It is a failure where the rule's severity is `error`, or "
+    "where a connection was closed upon it. A write that ended GOOD without its data (rule D18) comes before all else.",
+    evidence="The first frames that show the worst rule, and the last. The cost is the time in which the session could "
+    "send no command, where the target's numbers closed its window (rule S8).",
+    example="The initiator sent 4096 bytes of immediate data although ImmediateData=No was agreed (rule D1, 3 times, "
+    "first at 0.00 s).",
+    severity="error",
+    rank="failure",
+    advice=(
+        Advice(
+            "Correct the side that breaks the rule: update its software or firmware, or report this to its maintainers "
+            "with these frames."
+        ),
+    ),
+    where=lambda columns: columns.count("violations") > 0,
+    tell=_violations,
+)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-from iscsitrace.findings.surroundings import TapOf, only_tap
+from iscsitrace.findings.history import TapOf, only_tap
 from iscsitrace.findings.thresholds import WORTH_A_CHANGE
 from iscsitrace.measure import system_calls
+from iscsitrace.measure.facts import Remembering
 from iscsitrace.measure.intervals import Span
 from iscsitrace.measure.line import Times
 from iscsitrace.measure.session import Session
@@ -23,7 +24,7 @@ _Fact = TypeVar("_Fact")
 
 
 @dataclass(frozen=True)
-class Groups:
+class Groups(Remembering):
     """Mirrors, parallel jobs, lines and paths of the whole trace, and the table of all commands."""
 
     mirrors: tuple[Account, ...]
@@ -42,15 +43,6 @@ class Groups:
 
     end_ns: int = 0
     """The last packet of any connection."""
-
-    _facts: dict[Callable[[Groups], Any], Any] = field(default_factory=dict, compare=False, repr=False)
-
-    def once(self, compute: Callable[[Groups], _Fact]) -> _Fact:
-        """Call a function on these groups, once; later calls return the same result."""
-        if compute not in self._facts:
-            self._facts[compute] = compute(self)
-        fact: _Fact = self._facts[compute]
-        return fact
 
 
 class Case:

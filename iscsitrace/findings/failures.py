@@ -207,7 +207,7 @@ def _has_crossed(table: Table, cycles: Table) -> NDArray[np.bool_]:
     """Which requests met the status of their command on its way: "task does not exist" is then the right answer."""
     found = (table.raw("function") == _ABORT_TASK) & (table.raw("response") == _NO_SUCH_TASK)
     for place in np.flatnonzero(found).tolist():
-        request = next(iter(table.select(slice(place, place + 1)).rows()))
+        request = table.row(place)
         is_own = cycles.raw("initiator_task_tag") == request["referenced_task_tag"]
         is_own &= cycles.raw("connection") == request["connection"]
         own = cycles.select(is_own & (cycles.raw("command_first_ns") < (request["response_ns"] or 0)))

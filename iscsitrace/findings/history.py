@@ -1,27 +1,83 @@
-"""The story under examination: its sessions as measured, its connections, and the times without progress."""
+"""The story under examination: its sessions as measured, its connections, and the times without progress. Also the
+tables of the whole trace, and the facts that all stories share.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.measure.budget import PARTS
+from iscsitrace.measure.facts import Remembering
 from iscsitrace.measure.intervals import Span
 from iscsitrace.measure.session import Session
+from iscsitrace.relate.host_questions import HostQuestions
 from iscsitrace.relate.outages import Outage, progress, until_progress
 from iscsitrace.relate.stories import Story
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.partition import ByConnection
 from iscsitrace.tables.table import Source, Table
 from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import joined
+
+
+class TapOf(Protocol):
+    """What sentences call the tap that shows how the sender of a direction behaved.
+
+    All else is shown by the tap nearest to the initiator, which is that of the direction to the target.
+    """
+
+    def __call__(self, connection: int, *, to_target: bool) -> str:
+        """``tap``, or, where there are several, ``tap target.pcapng``."""
+
+
+def only_tap(connection: int, *, to_target: bool) -> str:
+    """Where there is one tap, it needs no name."""
+    return "tap"
+
+
+class Surroundings(Remembering, ByConnection):
+    """The tables of a trace, called by name, with their rows by connection.
+
+    What every story asks of the whole trace is computed once: ten thousand stories must not cost their square.
+    """
+
+    def __init__(self, source: Source, tap_of: TapOf = only_tap, start_ns: int | None = None) -> None:
+        """``source`` has the tables of the whole trace, which began at ``start_ns``: with its first connection, where
+        nothing is given.
+        """
+        super().__init__(source)
+        self.tap_of = tap_of
+        self._start_ns = start_ns
+
+    def start_ns(self) -> int:
+        """The zero of the times that sentences say."""
+        return self.once(_first_ns) if self._start_ns is None else self._start_ns
+
+    def end_ns(self) -> int:
+        """The last packet of any connection."""
+        return self.once(_last_ns)
+
+
+def host_questions(trace: Surroundings) -> HostQuestions:
+    """Which hosts asked for others, and had no answer."""
+    return HostQuestions(trace)
+
+
+def _first_ns(trace: Surroundings) -> int:
+    return int(trace("connections").raw("time_first_ns").min(initial=np.iinfo(np.int64).max))
+
+
+def _last_ns(trace: Surroundings) -> int:
+    return int(trace("connections").raw("time_last_ns").max(initial=np.iinfo(np.int64).min))
+
 
 Array = NDArray[Any]
-_Fact = TypeVar("_Fact")
 
 
 @dataclass(frozen=True)
@@ -53,7 +109,7 @@ _BLOCKED: Final = (
 )
 
 
-class History:
+class History(Remembering):
     """One story, with the tables of the trace and the sessions as measured."""
 
     def __init__(self, story: Story, sessions: Mapping[int, Session], source: Source) -> None:
@@ -61,19 +117,11 @@ class History:
         self.story = story
         self._sessions = sessions
         self.source = source if isinstance(source, Surroundings) else Surroundings(source)
-        self._facts: dict[Callable[[History], Any], Any] = {}
 
     @cached_property
     def members(self) -> Mapping[int, Session]:
         """Its sessions by number."""
         return {number: self._sessions[number] for number in self.story.numbers if number in self._sessions}
-
-    def once(self, compute: Callable[[History], _Fact]) -> _Fact:
-        """Call a function on this story, once; later calls return the same result."""
-        if compute not in self._facts:
-            self._facts[compute] = compute(self)
-        fact: _Fact = self._facts[compute]
-        return fact
 
     @property
     def start_ns(self) -> int:
@@ -264,4 +312,4 @@ def listed(numbers: Iterable[int | str]) -> str:
     words = [str(number) for number in numbers]
     if len(words) > _NAMED:
         words = [*words[:_NAMED], f"{len(words) - _NAMED} more"]
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""
+    return joined(words)

@@ -1,15 +1,16 @@
-"""Slow hosts: target service time, initiator think time, initiator service time."""
+"""Slow hosts: target service time, and the few commands that it holds far longer than the others; initiator think time,
+initiator service time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.findings import outliers
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.concurrency import issues_in_parallel, next_queue_depth
 from iscsitrace.findings.finding import (
@@ -27,9 +28,11 @@ from iscsitrace.findings.thresholds import CONTRAST, MILLISECOND_NS, WORTH, WORT
 from iscsitrace.findings.transport import behind_its_buffer
 from iscsitrace.fit.gain import Change
 from iscsitrace.fit.situation import Situation
-from iscsitrace.measure import all_waits, by_subject, line
+from iscsitrace.measure import all_waits, by_subject, line, outliers
 from iscsitrace.measure.all_waits import WaitsOfAll
 from iscsitrace.measure.facts import Facts, rtt_ns, workloads
+from iscsitrace.measure.intervals import ALIKE, step_of
+from iscsitrace.measure.outliers import Outliers
 from iscsitrace.measure.session import Session, frames_in
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.tables.nulls import known
@@ -38,6 +41,107 @@ from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital
 
 Array = NDArray[Any]
+
+
+def have_outliers(facts: Facts) -> Array:
+    """Where outliers cost enough to be worth a change."""
+    stalled_ns = facts.once(outliers.stalled_ns)
+    return np.asarray((facts.share(stalled_ns) >= WORTH_A_CHANGE) | (stalled_ns >= LEAST_COST_NS))
+
+
+def _outliers_in_words(subject: Session) -> str:
+    """``10 of 203 reads took 400 ms or more (typically 6.0 ms): every 20th.``; empty where none cost enough."""
+    if not subject.fact(have_outliers):
+        return ""
+    found = subject.facts.once(outliers.find).of(subject.place)
+    moved = subject.transfers
+    words = {"write" if each else "read" for each in moved.raw("is_write").tolist()}
+    what = words.pop() + "s" if len(words) == 1 else "reads and writes"
+    took = found.ends - found.starts
+    pattern = _pattern_of_outliers(subject, found)
+    return (
+        f"{len(found.row)} of {len(moved):,} {what} took {wording.time(int(took.min()))} or more (typically "
+        f"{_typical_of_outliers(found)}){f': {pattern}' if pattern else ''}."
+    )
+
+
+def _luns_of_outliers(subject: Session) -> tuple[int, ...]:
+    """The logical units that have outliers; empty where they cost nothing."""
+    if not subject.fact(have_outliers):
+        return ()
+    found = subject.facts.once(outliers.find).of(subject.place)
+    luns = subject.transfers.raw("lun")
+    return tuple(np.unique(luns[np.isin(subject.transfers.raw("command_first_ns"), found.starts)]).tolist())
+
+
+def _typical_of_outliers(found: Outliers) -> str:
+    # beside a fast target a status follows its command at once
+    typical_ns = float(np.median(found.typical_ns))
+    return wording.time(typical_ns) if typical_ns >= MILLISECOND_NS else "less than 1 ms"
+
+
+def _pattern_of_outliers(subject: Session, found: Outliers) -> str:
+    """What most outliers have in common; empty where nothing is."""
+    moved = subject.transfers
+    starts = np.sort(moved.raw("command_first_ns"))
+    order = np.searchsorted(starts, found.starts)
+    is_one = np.isin(moved.raw("command_first_ns"), found.starts)
+    if (step := step_of(np.diff(order), 0)) and step > 1:
+        return f"every {wording.ordinal(step)}"
+    # those that wait together wait for the same stall
+    begins = found.starts[np.insert(found.starts[1:] > np.maximum.accumulate(found.ends)[:-1], 0, True)]
+    if step := step_of(np.diff(begins)):
+        return f"about every {wording.time(step)}"
+    for column, name in (("lun", "LUN {}"), ("is_write", "{}")):
+        values, counts = np.unique(moved.raw(column)[is_one], return_counts=True)
+        most = values[np.argmax(counts)]
+        if counts.max() >= ALIKE * is_one.sum() and (moved.raw(column) != most).sum() >= ALIKE / 2 * len(moved):
+            return f"most of them {name.format(('reads', 'writes')[int(most)] if column == 'is_write' else most)}"
+    if len(begins) == len(found.row):
+        return ""
+    return "in one stall" if len(begins) == 1 else f"in {len(begins):,} stalls"
+
+
+def _outliers(case: Case) -> Observation:
+    subject = case.subject
+    found = subject.facts.once(outliers.find).of(subject.place)
+    longest = found.starts[np.argsort(found.starts - found.ends, kind="stable")[:3]]
+    rows = np.flatnonzero(np.isin(subject.cycles.raw("command_first_ns"), longest))
+    return Observation(_outliers_in_words(subject), subject.frames_of(rows), luns=_luns_of_outliers(subject))
+
+
+LATENCY_OUTLIERS: Final = Problem(
+    name="latency_outliers",
+    meaning="A few reads or writes take many times as long as the others of their kind, and wait for the target: a "
+    "stall of the storage that averages hide.",
+    condition=f"At most {wording.percent(outliers.FEW)} of the reads and writes take more than {outliers.TIMES} times "
+    f"the median of their operation, size and LUN, and {wording.time(outliers.LEAST_NS)} longer. The time in which the "
+    f"target served nothing meanwhile is {WORTH}, or {wording.time(LEAST_COST_NS)}.",
+    evidence="The three longest of them. The share is the target's service time while they were in flight, beyond the "
+    "median.",
+    example="5 of 100 reads took 400.4 ms or more (typically 1.4 ms): every 20th.",
+    shown_by="read --block-size 16K --bytes 1600K --one-way-delay 0.5ms "
+    "--fault delayed-status,every=20,by=400ms,operation=read",
+    near_miss="read --block-size 16K --bytes 1600K --one-way-delay 0.5ms "
+    "--fault delayed-status,every=20,by=40ms,operation=read",
+    # slow_target says so, too, where the target is slow
+    explains=Explains("target_service"),
+    severity="warning",
+    advice=(
+        Advice(
+            "Look at the storage at these times: cache flushes, snapshots, rebuilds, garbage collection of flash, "
+            "disks that spin up (iostat -x 1 on the target)."
+        ),
+    ),
+    where=lambda facts: Found(facts.once(have_outliers), facts.once(outliers.stalled_ns)),
+    tell=_outliers,
+)
+
+
+def _without(part: str, change: str) -> Callable[[Basis], Iterator[Change]]:
+    """The what-if of no time in this part."""
+    return lambda _: iter([Change(change, partial(Situation.without, name=part), (part,))])
+
 
 # --- slow_target
 
@@ -67,7 +171,7 @@ def _served_slowly(facts: Facts) -> Found:
     is_found = depths * np.bincount(places[waited & (places >= 0)], minlength=len(facts)) >= MIN_TASKS
     cost_ns = found.sums_ns(facts)
     is_found &= facts.share(cost_ns) >= WORTH_A_CHANGE
-    is_slow = _is_slow(facts, found, is_found) | facts.once(outliers.have_cost)
+    is_slow = _is_slow(facts, found, is_found) | facts.once(have_outliers)
     return Found(is_found, cost_ns, {"note": ~is_slow})
 
 
@@ -102,7 +206,7 @@ def _target(case: Case) -> Observation | None:
     waits = subject.stretches("target_service")
     total, longest = wording.time(waits.total_ns), wording.time(float(waits.lengths.max()))
     typical = typical_service(subject)
-    rare = outliers.in_words(subject)
+    rare = _outliers_in_words(subject)
     return Observation(
         f"The initiator waited {total} for the target in total, at most {longest} at a time."
         + (f" {rare}" if rare else "")
@@ -127,7 +231,7 @@ def _slow_luns(subject: Session) -> tuple[int, ...]:
     long_ns = np.bincount(own[is_long], weights=waits.lengths[is_long], minlength=len(luns))
     is_many = np.bincount(own[is_long], minlength=len(luns)) >= MIN_TASKS
     slow = luns[(2 * long_ns > whole_ns) & (is_many | (long_ns >= LEAST_COST_NS))].tolist()
-    return tuple(sorted({*slow, *outliers.luns_of(subject)}))
+    return tuple(sorted({*slow, *_luns_of_outliers(subject)}))
 
 
 def _service_ns(moved: Table, word: str, path_ns: Array | int) -> Array:
@@ -168,10 +272,6 @@ def _contrast(served: Mapping[str, Array]) -> str:
     return f" {capital(slow)}s are slow, {fast}s are not: {typical}."
 
 
-def _no_service(basis: Basis) -> Iterator[Change]:
-    yield Change("zero target service time", partial(Situation.without, name="target_service"), ("target_service",))
-
-
 SLOW_TARGET: Final = Problem(
     name="slow_target",
     meaning="The target is slow: first data, R2T or status arrive later than the RTT explains.",
@@ -189,7 +289,10 @@ SLOW_TARGET: Final = Problem(
     near_miss=f"read --block-size 64K --bytes 4M --service-delay 0.2ms {WAN}",
     explains=Explains("target_service", 1, WORTH_A_CHANGE),
     advice=(
-        Advice("Check the target: its disks (iostat -x), write cache, controller and CPU.", _no_service),
+        Advice(
+            "Check the target: its disks (iostat -x), write cache, controller and CPU.",
+            _without("target_service", "zero target service time"),
+        ),
         Advice(
             "Keep more commands in flight. This helps only if several disks or flash back the LUN.",
             next_queue_depth,
@@ -219,10 +322,6 @@ def _think_time(case: Case) -> Observation | None:
     )
 
 
-def _no_think_time(basis: Basis) -> Iterator[Change]:
-    yield Change("no pauses of the initiator", partial(Situation.without, name="initiator_think"), ("initiator_think",))
-
-
 INITIATOR_THINK_TIME: Final = Problem(
     name="initiator_think_time",
     meaning="The initiator is idle between commands that follow one another steadily: no commands in flight. A program "
@@ -239,7 +338,7 @@ INITIATOR_THINK_TIME: Final = Problem(
         Advice(
             "Issue I/O ahead: asynchronous I/O (io_uring, libaio) or more threads in the application; for buffered "
             "reads /sys/block/DEVICE/queue/read_ahead_kb.",
-            _no_think_time,
+            _without("initiator_think", "no pauses of the initiator"),
         ),
     ),
     where=_thought,
@@ -291,12 +390,6 @@ def _initiator(case: Case) -> Observation:
     return Observation(text, frames or subject.evidence(subject.stretches("initiator_service")))
 
 
-def _no_initiator_service(basis: Basis) -> Iterator[Change]:
-    yield Change(
-        "zero initiator service time", partial(Situation.without, name="initiator_service"), ("initiator_service",)
-    )
-
-
 SLOW_INITIATOR: Final = Problem(
     name="slow_initiator",
     meaning="The initiator sends solicited data late: the time from R2T to first Data-Out.",
@@ -311,7 +404,7 @@ SLOW_INITIATOR: Final = Problem(
     advice=(
         Advice(
             "Check the initiator's CPU and its iscsi_q or kworker threads; node.session.xmit_thread_priority = -20.",
-            _no_initiator_service,
+            _without("initiator_service", "zero initiator service time"),
             touches=NEXT_LOGIN,
         ),
     ),

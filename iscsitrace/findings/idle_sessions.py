@@ -9,10 +9,9 @@ from typing import Any, Final
 import numpy as np
 
 from iscsitrace.findings.finding import Advice, Observation, Problem
-from iscsitrace.findings.history import History, listed
+from iscsitrace.findings.history import History, Surroundings, listed
 from iscsitrace.findings.login_attempts import attempts, end_of
 from iscsitrace.findings.statuses import spoken
-from iscsitrace.findings.surroundings import Surroundings
 from iscsitrace.measure.capture_health import may_lack_pdus
 from iscsitrace.measure.data_commands import LONG_NS, is_data_command, is_long_work
 from iscsitrace.measure.facts import Array, Facts

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from iscsitrace.findings.history import History
-from iscsitrace.findings.surroundings import Surroundings
+from iscsitrace.findings.history import History, Surroundings
 from iscsitrace.measure.capture_health import may_lack_pdus
 from iscsitrace.measure.parameters import do_not_agree
 from iscsitrace.measure.path import is_reset_of_a_device
 from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.sentences import joined
 
 Row = Mapping[str, Any]
 
@@ -226,5 +226,4 @@ def _refused_algorithms(source: Surroundings, connection: Row) -> str:
 
 def _in_words(keys: Sequence[tuple[str, str, str]]) -> str:
     """``HeaderDigest (initiator CRC32C, target None) and ...``."""
-    words = [f"{key} (initiator {ours}, target {theirs})" for key, ours, theirs in keys]
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    return joined([f"{key} (initiator {ours}, target {theirs})" for key, ours, theirs in keys])

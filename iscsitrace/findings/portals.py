@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from iscsitrace.findings.finding import Advice, Observation, Problem
-from iscsitrace.findings.history import History, listed
+from iscsitrace.findings.history import History, Surroundings, host_questions, listed
 from iscsitrace.findings.session_loss import losses
-from iscsitrace.findings.surroundings import Surroundings, host_questions
 from iscsitrace.measure.facts import Array, Facts
 from iscsitrace.relate.host_questions import Unanswered
 from iscsitrace.relate.portals import Portal, Portals, is_address, portal, targets, written

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-import numpy as np
-
 from iscsitrace.findings.connection_loss import CONNECTION_LOST
 from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.login_attempts import attempts
 from iscsitrace.findings.outages import IO_OUTAGE
 from iscsitrace.findings.session_loss import SessionLoss, is_there, losses
-from iscsitrace.measure.intervals import Span, covered_ns, merged
+from iscsitrace.measure.intervals import Span, covered_ns, joined
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.relate.stories import first_requests
 from iscsitrace.tables.nulls import known
@@ -98,7 +96,7 @@ def _seen(history: History, found: Sequence[Takeover]) -> Observation:
     who = f"{capital(which)} log in"
     first, last = history.since_start(found[0].loss.lost_ns), history.since_start(found[-1].loss.lost_ns)
     out = _out(history, found)
-    cost_ns, spans = _covered(tuple(span for own in out.values() for span in own))
+    spans = joined(span for own in out.values() for span in own)
     times = [(host, wording.time(covered_ns(own))) for host, own in out.items()]
     text = (
         f"{who} with the same InitiatorName {names['initiator_name']} and ISID {names['isid']}: {len(found):,} times "
@@ -112,7 +110,7 @@ def _seen(history: History, found: Sequence[Takeover]) -> Observation:
     return Observation(
         text,
         [frame for each in found for frame in (each.frame, each.loss.end.frame if each.loss.end else None)],
-        float(cost_ns),
+        float(covered_ns(spans)),
         spans=spans,
         sessions=history.sessions,
         is_final=True,
@@ -162,7 +160,7 @@ def _suspected(history: History) -> Observation | None:
     if len(found) < LEAST_TAKEOVERS or len(history.rows("asyncs")):
         return None
     names = history.story.sessions[0]
-    cost_ns, spans = _cost(history)
+    spans = joined((each.from_ns, each.until_ns) for each in losses(history))
     numbers = listed(dict.fromkeys(tsih for _, before, after in found for tsih in (before, after)))
     text = (
         f"a second host may use the InitiatorName {names['initiator_name']} and ISID {names['isid']} of "
@@ -173,23 +171,13 @@ def _suspected(history: History) -> Observation | None:
     return Observation(
         capital(text),
         [loss.end.frame for loss, _, _ in found if loss.end],
-        float(cost_ns),
+        float(covered_ns(spans)),
         spans=spans,
         sessions=history.sessions,
         severity="warning",
         is_final=True,
         points_to="a second initiator of this name, which the capture does not show",
     )
-
-
-def _cost(history: History) -> tuple[int, tuple[Span, ...]]:
-    return _covered(tuple((each.from_ns, each.until_ns) for each in losses(history)))
-
-
-def _covered(spans: Sequence[Span]) -> tuple[int, tuple[Span, ...]]:
-    """The time that they cover, and when that is."""
-    firsts, lasts = merged(*np.array(spans, dtype=np.int64).reshape(-1, 2).T)
-    return int((lasts - firsts).sum()), tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
 DUPLICATE_INITIATOR: Final = Problem(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.findings.history import History, carries_io
 from iscsitrace.findings.login_attempts import Attempt, End, attempts, end_of
-from iscsitrace.findings.other_paths import retried
+from iscsitrace.findings.statuses import retried
 from iscsitrace.measure.capture_health import may_lack_pdus
 from iscsitrace.measure.facts import Facts
 from iscsitrace.relate.outages import OUTAGE_MIN_NS

@@ -12,10 +12,10 @@ from iscsitrace.findings.case import Case, is_worth
 from iscsitrace.findings.finding import DATA_AT_RISK, EVERY_INITIATOR, Advice, Explains, Observation, Problem
 from iscsitrace.findings.hosts import HEALTHY_NS, SLOW_TARGET, has_commands
 from iscsitrace.findings.recipes import LAN
-from iscsitrace.findings.statuses import spoken
+from iscsitrace.findings.statuses import is_read_or_write, spoken
 from iscsitrace.findings.thresholds import CONTRAST, MILLISECOND_NS, WARNING, WORTH, WORTH_A_CHANGE
 from iscsitrace.measure import intervals
-from iscsitrace.measure.data_commands import is_data_command, is_for, is_operation
+from iscsitrace.measure.data_commands import is_data_command, is_for
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.workload import MIN_TASKS
@@ -66,11 +66,6 @@ def _is_good(cycles: Table) -> Array:
     return np.asarray(known(cycles, "status_ns") & (cycles.raw("status") == 0))
 
 
-def _is_io(cycles: Table) -> Array:
-    """Reads and writes; also what a snaplen cut off before its operation, which is a read or write most likely."""
-    return np.asarray(is_operation(cycles, "read", "write") | ~known(cycles, "operation"))
-
-
 # --- slow_operation
 
 SLOW_NS: Final = 100 * MILLISECOND_NS
@@ -96,14 +91,14 @@ class _SlowOperation:
 def _is_other(cycles: Table) -> Array:
     """Which successful commands erase or flush."""
     is_timed = cycles.each(is_data_command) | is_for(cycles, "flush")
-    return _is_good(cycles) & is_timed & ~_is_io(cycles)
+    return _is_good(cycles) & is_timed & ~is_read_or_write(cycles)
 
 
 def _slowest(subject: Session) -> _SlowOperation | None:
     """The slow operation that costs most."""
     timed = _timed(subject)
     codes = subject.cycles.raw("operation")[timed.rows]
-    is_io = subject.cycles.each(_is_io)[timed.rows]
+    is_io = subject.cycles.each(is_read_or_write)[timed.rows]
     found = [
         each for code in np.unique(codes[~is_io]).tolist() if (each := _slow(subject, timed, codes == code, is_io))
     ]
@@ -231,7 +226,7 @@ SLOW_OPERATION: Final = Problem(
 def _has_several(facts: Facts) -> Array:
     """Where reads and writes went to several logical units."""
     cycles, places = facts.table("cycles"), facts.places("cycles")
-    is_io = cycles.each(_is_io) & known(cycles, "lun") & (places >= 0)
+    is_io = cycles.each(is_read_or_write) & known(cycles, "lun") & (places >= 0)
     places, luns = places[is_io], cycles.raw("lun")[is_io]
     first = np.zeros(len(facts), dtype=luns.dtype)
     first[places] = luns
@@ -242,7 +237,7 @@ def _lun(case: Case) -> Observation | None:
     subject = case.subject
     cycles = subject.cycles
     timed = case.once(_timed)
-    is_io = cycles.each(_is_io)[timed.rows] & known(cycles, "lun")[timed.rows]
+    is_io = cycles.each(is_read_or_write)[timed.rows] & known(cycles, "lun")[timed.rows]
     io = timed.where(is_io)
     luns, own = np.unique(cycles.raw("lun")[io.rows], return_inverse=True)
     if len(luns) < 2:

@@ -24,7 +24,7 @@ from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
-from iscsitrace.wording.sentences import capital
+from iscsitrace.wording.sentences import capital, joined
 
 Array = NDArray[Any]
 
@@ -301,8 +301,7 @@ def _alive(history: History, episode: Episode, luns: tuple[int, ...]) -> tuple[s
         did.append(f"{wording.count(len(others) - len(elsewhere), 'other command')} to the same LUN")
     behind = f"the storage behind LUN {listed(luns)}" if luns else "its storage"
     if did:
-        words = " and ".join(filter(None, (", ".join(did[:-1]), did[-1])))
-        return f"Meanwhile the target answered {words}: this points to {behind}.", behind
+        return f"Meanwhile the target answered {joined(did)}: this points to {behind}.", behind
     side = f"the target, or {behind}"
     return f"TCP retransmitted too little for a path fault: this points to {side}.", side
 

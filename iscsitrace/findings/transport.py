@@ -69,7 +69,7 @@ def _held(facts: Facts, part: str, weight: str) -> Array:
 def _row(subject: Session, held: Callable[[Facts], Array]) -> dict[str, Any]:
     """The row of that sender, for one session."""
     row = subject.fact(held)
-    return next(subject.facts.table("senders").select(slice(row, row + 1)).rows())
+    return subject.facts.table("senders").row(row)
 
 
 # --- receive_window_small and receiver_stalled

@@ -6,7 +6,8 @@ A fact is computed when it is first read, for all rows at once. This module meas
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,22 @@ Array = NDArray[Any]
 _Fact = TypeVar("_Fact")
 
 
-class Facts:
+class Remembering:
+    """What is computed of an object, once."""
+
+    @cached_property
+    def _facts(self) -> dict[Callable[[Any], Any], Any]:
+        return {}
+
+    def once(self, compute: Callable[[Self], _Fact]) -> _Fact:
+        """Call a function on this, once; later calls return the same result."""
+        if compute not in self._facts:
+            self._facts[compute] = compute(self)
+        fact: _Fact = self._facts[compute]
+        return fact
+
+
+class Facts(Remembering):
     """A table of facts, with a row for each subject: session, connection or story."""
 
     def __init__(self, source: Source, place_of: Callable[[str], Array], sums_ns: Array) -> None:
@@ -35,19 +51,11 @@ class Facts:
         self.jobs_ns: Array = sums_ns[:, busy.BUSY].sum(axis=1)
         """Busy time."""
         self._place_of = place_of
-        self._facts: dict[Callable[[Facts], Any], Any] = {}
         self._given: dict[type, Any] = {}
         self._places: dict[str, Array] = {}
 
     def __len__(self) -> int:
         return len(self.sums_ns)
-
-    def once(self, compute: Callable[[Facts], _Fact]) -> _Fact:
-        """Call a function on these facts, once; later calls return the same result."""
-        if compute not in self._facts:
-            self._facts[compute] = compute(self)
-        fact: _Fact = self._facts[compute]
-        return fact
 
     def give(self, fact: object) -> None:
         """Adds what was found of the whole trace elsewhere, such as its groups."""

@@ -78,6 +78,12 @@ def merged(starts: NDArray[Any], ends: NDArray[Any]) -> tuple[NDArray[Any], NDAr
     return starts[is_first], ends[is_last]
 
 
+def joined(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The same of spans."""
+    firsts, lasts = merged(*np.array(list(spans), dtype=np.int64).reshape(-1, 2).T)
+    return tuple(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
 def intersection(
     starts: NDArray[Any], ends: NDArray[Any], other_starts: NDArray[Any], other_ends: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.diagnosis.headline import broke, to_act_on, weight
-from iscsitrace.findings.protocol_violation import PROTOCOL_VIOLATION
+from iscsitrace.findings.breaches import PROTOCOL_VIOLATION
 from iscsitrace.measure import capture_health
 from iscsitrace.relate import loads
 from iscsitrace.show import inputs, verdict_groups

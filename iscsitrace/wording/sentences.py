@@ -11,6 +11,11 @@ def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
+def joined(words: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``; empty of none."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
 def some(shown: Sequence[object], count: int) -> str:
     """``a, b and 3 more``: the first of so many."""
     more = count - len(shown)

@@ -16,8 +16,7 @@ from iscsitrace.diagnosis import registry
 from iscsitrace.diagnosis.examination import Diagnosis, examine
 from iscsitrace.findings import NEEDED
 from iscsitrace.findings.finding import Finding
-from iscsitrace.findings.history import History
-from iscsitrace.findings.surroundings import Surroundings
+from iscsitrace.findings.history import History, Surroundings
 from iscsitrace.measure.grouping import sessions_and_connections_of
 from iscsitrace.relate import stories
 from tests.conformance.conversations import made

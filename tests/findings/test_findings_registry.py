@@ -14,7 +14,6 @@ from iscsitrace import findings
 from iscsitrace.diagnosis import opinions, registry
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.diagnosis.registry import PROBLEMS
-from iscsitrace.findings import login_advice
 from iscsitrace.findings.case import Case, Groups
 from iscsitrace.findings.distance import BLOCK_SIZE_SMALL, QUEUE_DEPTH_LOW
 from iscsitrace.findings.finding import DATA_AT_RISK, Advice, Explains, Found, Observation, Scope, anywhere, in_order
@@ -120,7 +119,6 @@ def test_advice_that_changes_a_setting_says_what_it_touches() -> None:
     # these look at a setting, or leave it as it is
     looks = ("Check", "Compare", "Keep", "Larger buffers", "Find", "No action")
     every = [(name, each) for name, problem in PROBLEMS.items() for each in problem.advice]
-    every += [("login_failed", each) for each in login_advice.ALL]
     setting = [(name, each) for name, each in every if changed.search(each.text) and not each.text.startswith(looks)]
     assert len(setting) > 20
     assert [(name, each.text) for name, each in setting if not each.touches] == []

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from iscsitrace.diagnosis import headline
+from iscsitrace.findings.breaches import PROTOCOL_VIOLATION
 from iscsitrace.findings.finding import Explains
-from iscsitrace.findings.protocol_violation import PROTOCOL_VIOLATION
 from iscsitrace.measure.grouping import sessions_of
 from iscsitrace.measure.session import WAITS
 from tests.support.story import SECOND, SENDER, Story, names, near, writes

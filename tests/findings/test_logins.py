@@ -9,7 +9,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.diagnosis.examination import Diagnosis, examine
-from iscsitrace.findings import NEEDED, login_advice
+from iscsitrace.findings import NEEDED, logins
 from iscsitrace.findings.finding import Finding
 from tests.support.histories import SECOND, Told, at
 from tests.support.recordings import captures_folder
@@ -299,9 +299,9 @@ def test_a_session_that_is_never_accepted_again_has_the_advice_of_the_status() -
 def test_every_status_of_the_rfc_has_its_advice() -> None:
     """RFC 7143 section 11.13.5: initiator errors 1 to 11, target errors 1 and 2."""
     statuses = [*((2, detail) for detail in range(1, 11)), (3, 1), (3, 2)]
-    assert all(login_advice.of([status])[0] is not login_advice.LOG for status in statuses)
-    assert login_advice.of([(2, 11)]) == (login_advice.LOG,)
-    assert set(login_advice.of(statuses)) < set(login_advice.ALL)
+    assert all(logins.advice_of_statuses([status])[0] is not logins.LOG_ADVICE for status in statuses)
+    assert logins.advice_of_statuses([(2, 11)]) == (logins.LOG_ADVICE,)
+    assert set(logins.advice_of_statuses(statuses)) < set(logins.ALL_ADVICE)
 
 
 def test_the_order_of_the_logins_is_that_of_time_not_of_the_table() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from iscsitrace.findings.finding import Observation
-from iscsitrace.findings.mirrored import MIRROR_WAITS_FOR_FARTHEST
+from iscsitrace.findings.parallel import MIRROR_WAITS_FOR_FARTHEST
 from tests.support.tables_by_hand import MS, table
 
 CYCLES = table("cycles", *({"cycle": row, "command_frame": 100 + row, "status_frame": 200 + row} for row in range(30)))
