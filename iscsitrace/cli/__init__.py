@@ -28,64 +28,55 @@ READ, RECORD, TRAFFIC = "read", "record", "traffic"
 GROUPS = {
     "Read captures": (
         READ,
-        (
-            "diagnose",
-            "report",
-            "events",
-            "cycles",
-            "plot",
-            "summary",
-            "diff",
-            "model",
-            "mirrors",
-            "conformance",
-            "check",
-            "inspect",
-            "explain",
-            "docs",
-            "export",
-            "anonymise",
-            "fleet",
-        ),
+        {
+            "diagnose": "Show what limits each session, with evidence and advice.",
+            "report": "Write one HTML file: limiter, cause and advice.",
+            "events": "Show what happened, as a log: logins, errors, outages ...",
+            "cycles": "Show one line per SCSI command.",
+            "plot": "Draw a plot: sequence, window, cycles, latency ...",
+            "summary": "Show sessions, negotiated parameters, throughput, latencies and health.",
+            "diff": "Compare two captures, and find the cause of the gap.",
+            "model": "Fit the model of throughput, or predict what a change gains.",
+            "mirrors": "Show sessions that carry the same writes, and the delay they add.",
+            "conformance": "Show who breaks RFC 7143, by rule.",
+            "check": "Show coverage and capture health; compare with tshark.",
+            "inspect": "Show Wireshark's fields beside iscsitrace's.",
+            "explain": "Show what a word of the output means: a finding, a column ...",
+            "docs": "Show a page of the docs, or list the pages.",
+            "export": "Write tables to CSV or Parquet files; a sidecar for Wireshark.",
+            "anonymise": "Write a capture without names, addresses and data.",
+            "fleet": "Collect captures from many hosts into one dataset and query it.",
+        },
     ),
-    "Watch a network": (RECORD, ("capture", "interfaces", "watch")),
-    "In Wireshark": (READ, ("wireshark",)),
-    "Make traffic": (TRAFFIC, ("initiator", "target", "link", "simulate", "lab")),
+    "Watch a network": (
+        RECORD,
+        {
+            "capture": "Capture iSCSI into pcapng files, all or around slow commands.",
+            "interfaces": "List interfaces to capture on, and their iSCSI connections.",
+            "watch": "Show an interface, a growing file or a pipe live.",
+        },
+    ),
+    "In Wireshark": (
+        READ,
+        {
+            "wireshark": "Install plugin, extcap and profile into Wireshark.",
+        },
+    ),
+    "Make traffic": (
+        TRAFFIC,
+        {
+            "initiator": "Read, write, discover or ping with the reference initiator.",
+            "target": "Serve an in-memory target.",
+            "link": "Emulate a link between two TAP devices.",
+            "simulate": "Simulate traffic in virtual time, and write its truth.",
+            "lab": "Make traffic over the kernel's TCP and an emulated link.",
+        },
+    ),
 }
-"""The groups of the help: the folder of their commands, and the commands."""
+"""The groups of the help: the folder of their commands, and what each does: so that the help loads no command."""
 _FOLDERS = {name: folder for folder, names in GROUPS.values() for name in names}
 COMMANDS = tuple(_FOLDERS)
 """Every command, in the order of the help; ``NAME`` is function ``command`` in ``NAME.py`` of its group's folder."""
-
-_SHORT_HELP = {
-    "diagnose": "Show what limits each session, with evidence and advice.",
-    "report": "Write one HTML file: limiter, cause and advice.",
-    "events": "Show what happened, as a log: logins, errors, outages ...",
-    "cycles": "Show one line per SCSI command.",
-    "plot": "Draw a plot: sequence, window, cycles, latency ...",
-    "summary": "Show sessions, negotiated parameters, throughput, latencies and health.",
-    "diff": "Compare two captures, and find the cause of the gap.",
-    "model": "Fit the model of throughput, or predict what a change gains.",
-    "mirrors": "Show sessions that carry the same writes, and the delay they add.",
-    "conformance": "Show who breaks RFC 7143, by rule.",
-    "check": "Show coverage and capture health; compare with tshark.",
-    "inspect": "Show Wireshark's fields beside iscsitrace's.",
-    "explain": "Show what a word of the output means: a finding, a column ...",
-    "docs": "Show a page of the docs, or list the pages.",
-    "export": "Write tables to CSV or Parquet files; a sidecar for Wireshark.",
-    "anonymise": "Write a capture without names, addresses and data.",
-    "fleet": "Collect captures from many hosts into one dataset and query it.",
-    "wireshark": "Install plugin, extcap and profile into Wireshark.",
-    "capture": "Capture iSCSI into pcapng files, all or around slow commands.",
-    "interfaces": "List interfaces to capture on, and their iSCSI connections.",
-    "watch": "Show an interface, a growing file or a pipe live.",
-    "initiator": "Read, write, discover or ping with the reference initiator.",
-    "target": "Serve an in-memory target.",
-    "link": "Emulate a link between two TAP devices.",
-    "simulate": "Simulate traffic in virtual time, and write its truth.",
-    "lab": "Make traffic over the kernel's TCP and an emulated link.",
-}
-"""Here, so that the help of the group loads no command."""
 
 OLD_OPTIONS = {"--no-progress": "--quiet"}
 """Options by their old names, which are accepted with a note, and their new ones."""
@@ -157,7 +148,7 @@ class _Commands(click.Group):
         """Write the commands, group by group."""
         for title, (_, names) in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name, _SHORT_HELP[name]) for name in names])
+                formatter.write_dl([*names.items()])
 
     def __call__(self, *arguments: Any, **extra: Any) -> Any:
         """Runs as a process: warnings of libraries and tracebacks are shown only with --debug, or Python's -W.

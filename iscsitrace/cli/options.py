@@ -1,4 +1,4 @@
-"""The options that all reading commands share, and the reading of captures.
+"""The options that all reading commands share, the filter of rows, and the reading of captures.
 
 Letters have tshark's meaning. A progress bar is shown on stderr when that is a terminal and reading takes long.
 """
@@ -11,31 +11,29 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli import own_process
-from iscsitrace.cli.memory import INSTEAD, MemoryLimit, MemorySize
+from iscsitrace.cli import process
 from iscsitrace.cli.output import QUIET_HELP
-from iscsitrace.cli.sections import Option
+from iscsitrace.cli.process import INSTEAD, MemoryLimit, MemorySize
+from iscsitrace.cli.sections import Function, Option
 from iscsitrace.cli.units import Moment, When
 from iscsitrace.errors import InputInvalid
-from iscsitrace.show.line import say
-from iscsitrace.show.progress import ProgressBar
+from iscsitrace.show.line import ProgressBar, say
 from iscsitrace.wording.amounts import count
 
 if TYPE_CHECKING:
     from iscsitrace.tables.trace import TraceTables
     from iscsitrace.taps.inputs import Inputs
 
+
 EXIT_FINDING = 1
 EXIT_NO_ISCSI = 4
 _NAMED = 4
 """Groups, and captures of each, that a message names."""
 _CAPTURE_NAME = re.compile(r"[^.].*\.(pcap|pcapng|cap)(\.(gz|zst|lz4))?", re.IGNORECASE)
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 Watcher = Callable[[int, int | None], None]
@@ -71,6 +69,11 @@ class CaptureInput:
     """Each source as a trace of its own, where it had to be read to find what belongs together."""
     folders: tuple[str, ...] = ()
     """Those that sources come from: nobody said that these belong together."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the sources on disk; 0 if unknown."""
+        return sum(Path(name).stat().st_size for name in self.sources if name != "-" and Path(name).is_file())
 
     def require_one_file(self, purpose: str) -> None:
         """A usage error unless it is one file: the frames of several have no numbers in common."""
@@ -117,7 +120,7 @@ class CaptureInput:
         from iscsitrace.tables.trace import load_meanwhile, read
 
         if written is not None:
-            own_process.confine(written)
+            process.confine(written)
         modules = load_meanwhile(*loading)
         if self.max_memory_bytes is not None:
             # what they take counts from the first look at the memory on
@@ -131,7 +134,7 @@ class CaptureInput:
             else:
                 found = self._read_several(tables, options)
                 trace, lines = found.trace, [*found.lines]
-        if own_process.is_own_process():
+        if process.is_own_process():
             from iscsitrace.tables import memory
 
             memory.keep_freed()
@@ -149,7 +152,7 @@ class CaptureInput:
         if len(self.sources) < 2 or self.tap_names:
             return [replace(self, folders=())]
         if written is not None:
-            own_process.confine(written)
+            process.confine(written)
         from iscsitrace.recording.file_names import ring_of
         from iscsitrace.taps import related
         from iscsitrace.taps.inputs import read_apart
@@ -263,19 +266,19 @@ _CLOCKS = _input(
 )
 
 
-def takes_captures(function: _Function, *, has_experiments: bool = False) -> _Function:
+def takes_captures(function: Function, *, has_experiments: bool = False) -> Function:
     """Add the shared options to a command, which gets them as ``capture_input``; also those of several taps."""
     for option in (_CLOCKS, _TAP):
         function = option(function)
     return takes_parts(function, has_experiments=has_experiments)
 
 
-def takes_captures_or_experiment(function: _Function) -> _Function:
+def takes_captures_or_experiment(function: Function) -> Function:
     """Add the same options; a folder without captures stays, as that of an experiment."""
     return takes_captures(function, has_experiments=True)
 
 
-def takes_parts(function: _Function, *, has_experiments: bool = False) -> _Function:
+def takes_parts(function: Function, *, has_experiments: bool = False) -> Function:
     """Add the shared options, without those of several taps."""
 
     @click.argument("captures", metavar="CAPTURE...", nargs=-1)
@@ -357,7 +360,7 @@ COMMAND_ATTRIBUTES = (*SESSION_ATTRIBUTES, "operation", "size")
 """What commands can be told apart by."""
 
 
-def by(names: Sequence[str], what: str) -> Callable[[_Function], _Function]:
+def by(names: Sequence[str], what: str) -> Callable[[Function], Function]:
     """``--by NAME``, repeatable, one of ``names``, as the parameter ``names``; its help is "Show" and ``what``."""
     return click.option("--by", "names", type=click.Choice(names), multiple=True, help=f"Show {what}; repeatable.")
 
@@ -365,10 +368,10 @@ def by(names: Sequence[str], what: str) -> Callable[[_Function], _Function]:
 as_json = click.option("--json", "is_json", is_flag=True, help="Print one JSON document with a schema number.")
 
 
-def as_rows(table: str) -> Callable[[_Function], _Function]:
+def as_rows(table: str) -> Callable[[Function], Function]:
     """Add ``--json`` and ``--csv``, of which one can be asked for: ``table`` is what CSV has."""
 
-    def decorate(function: _Function) -> _Function:
+    def decorate(function: Function) -> Function:
         @as_json
         @click.option("--csv", "is_csv", is_flag=True, help=f"Print all columns of the table {table} as CSV.")
         @functools.wraps(function)
@@ -380,3 +383,30 @@ def as_rows(table: str) -> Callable[[_Function], _Function]:
         return wrapper  # type: ignore[return-value]
 
     return decorate
+
+
+def takes_filter(example: str) -> Callable[[Function], Function]:
+    """Add ``-Y``, which the command gets as ``row_filter``."""
+    return click.option(
+        "-Y",
+        "row_filter",
+        metavar="FILTER",
+        help=f"Only rows that match this filter over their columns, like '{example}'.",
+    )
+
+
+def joined(row_filter: str | None, short_forms: Iterable[str]) -> str | None:
+    """One filter for ``-Y`` and short forms; None for all rows."""
+    parts = [each for each in (row_filter, *short_forms) if each is not None]
+    return " && ".join(f"({each})" for each in parts) if len(parts) > 1 else parts[0] if parts else None
+
+
+def equal(column: str, value: int | None) -> list[str]:
+    """The condition that a column has this value; nothing without a value."""
+    return [] if value is None else [f"{column} == {value}"]
+
+
+def among(column: str, words: Iterable[str]) -> list[str]:
+    """The condition that a column has one of these words; nothing without words."""
+    quoted = ['"' + each.replace("\\", r"\\").replace('"', r"\"") + '"' for each in words]
+    return [f"{column} in {{{', '.join(quoted)}}}"] if quoted else []

@@ -7,21 +7,21 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from iscsitrace.cli import own_process
+from iscsitrace.cli import process
+from iscsitrace.cli.sections import Function
 
 if TYPE_CHECKING:
     from iscsitrace.tables.table import Table
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 QUIET_HELP: Final = "Show no progress and no notes."
 
 
-def quiet(text: str = QUIET_HELP) -> Callable[[_Function], _Function]:
+def quiet(text: str = QUIET_HELP) -> Callable[[Function], Function]:
     """Add ``-q``, which the command gets as ``is_quiet``; ``text`` is its help."""
     return click.option("-q", "--quiet", "is_quiet", is_flag=True, help=text)
 
@@ -33,7 +33,7 @@ def print_csv(rows: Table) -> None:
     write_csv(rows, sys.stdout.buffer, is_neutral=True)
 
 
-def writes_text(function: _Function) -> _Function:
+def writes_text(function: Function) -> Function:
     """Add ``-o`` and ``--force`` to a command that prints: what it prints goes to the file, complete or not at all."""
 
     @click.option(
@@ -75,7 +75,7 @@ def _printed_to(path: Path, inputs: tuple[str, ...], *, is_forced: bool) -> Iter
     from iscsitrace.show import files
 
     files.check(path, is_forced=is_forced, inputs=inputs)
-    own_process.may_write(path.parent)
+    process.may_write(path.parent)
     terminal = sys.stdout
     with (
         files.written_aside(path) as partial,

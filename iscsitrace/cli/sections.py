@@ -5,12 +5,14 @@ Commands that share a section share its options and their help.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import click
 
 _Settings = TypeVar("_Settings")
+Function = TypeVar("Function", bound=Callable[..., Any])
+"""Of a command, which gets options."""
 
 
 class Option(click.Option):
@@ -69,6 +71,13 @@ class SectionedCommand(click.Command):
 def section_of(parameter: click.Parameter) -> str:
     """The title over an option; empty for a command's own."""
     return parameter.section if isinstance(parameter, Option) else ""
+
+
+def decorated(function: Function, decorators: Sequence[Callable[[Function], Function]]) -> Function:
+    """A function with these decorators, as if they stood above it in this order."""
+    for decorate in reversed(decorators):
+        function = decorate(function)
+    return function
 
 
 def option(*spellings: str, **attributes: Any) -> Option:

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from iscsitrace.fleet.sql import COMMANDS, PROBLEMS, TIMES, Database
-from iscsitrace.measure.distribution import PERCENTILES
-from iscsitrace.measure.ranks import VALUES_MIN
+from iscsitrace.measure.ranks import PERCENTILES, VALUES_MIN
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
 

@@ -16,9 +16,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.measure.ranks import is_meaningful
+from iscsitrace.measure.ranks import PERCENTILES, is_meaningful
 
-PERCENTILES: Final = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "max": 100.0}
 NO_VALUES: Final[dict[str, int | None]] = {"n": 0, **dict.fromkeys(PERCENTILES)}
 _NONE: Final = np.zeros(0, dtype=np.int64)
 

@@ -16,9 +16,9 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.findings import NEEDED
 from iscsitrace.plots import inline
 from iscsitrace.report import chapters, figures, heat, modelled, sections
-from iscsitrace.show import places, verdict_groups
+from iscsitrace.show import places, shown
+from iscsitrace.show.diagnose import Remedies
 from iscsitrace.show.document import Block, Document, Grid, Opening, Section, table
-from iscsitrace.show.remedies import Remedies
 from iscsitrace.show.shown import HEADLINES
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps.reading import TappedTables
@@ -93,8 +93,8 @@ def describe(
 def _groups(trace: TraceTables, diagnosis: Diagnosis, by: Sequence[str]) -> Iterator[Section]:
     """The verdicts of all sessions by each of these."""
     if by:
-        grids = (verdict_groups.grid(verdict_groups.find(trace, diagnosis, name), GROUPS) for name in by)
-        blocks: tuple[Block, ...] = (verdict_groups.READING, *(grid._replace(is_long=True) for grid in grids))
+        grids = (shown.groups_grid(shown.groups_by(trace, diagnosis, name), GROUPS) for name in by)
+        blocks: tuple[Block, ...] = (shown.GROUPS_READING, *(grid._replace(is_long=True) for grid in grids))
         yield Section("Groups of sessions", blocks, "groups")
 
 

@@ -20,15 +20,15 @@ from iscsitrace.findings.statuses import in_words
 from iscsitrace.measure import line, path, waits, workload
 from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.data_commands import is_data_command
-from iscsitrace.measure.distribution import PERCENTILES, is_bound
+from iscsitrace.measure.distribution import is_bound
 from iscsitrace.measure.intervals import Span
 from iscsitrace.measure.path import tap_position
+from iscsitrace.measure.ranks import PERCENTILES
 from iscsitrace.measure.throughput import Throughput, measure, shares
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.show import places
-from iscsitrace.show.diagnose import breakdown
+from iscsitrace.show.diagnose import REFERENCE, Remedies, breakdown
 from iscsitrace.show.document import Block, Fact, Findings, FoundProblem, Heading, Opening, Section, SvgPlot
-from iscsitrace.show.remedies import REFERENCE, Remedies
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import TraceTables

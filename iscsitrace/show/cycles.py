@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.measure.selection import CYCLE_HEADINGS, display_filter
-from iscsitrace.show import inputs, latencies
+from iscsitrace.measure.waits import UNKNOWN
+from iscsitrace.show import inputs
 from iscsitrace.show.document import Grid, Section, table
+from iscsitrace.show.loads import latency
+from iscsitrace.show.terminal import json_rows
 from iscsitrace.wording import cells, scsi_names
 
 if TYPE_CHECKING:
@@ -43,17 +45,22 @@ def json_lines(
     A command without a status has ``in_flight_ns``, the least time that it waited. With ``has_legs`` each has its legs,
     null where they are unknown.
     """
+    return json_rows(
+        trace.provenance, "cycles", _documents(trace, cycles, waited, has_filter=has_filter, has_legs=has_legs)
+    )
+
+
+def _documents(
+    trace: TraceTables, cycles: Table, waited: Waits, *, has_filter: bool, has_legs: bool
+) -> Iterator[dict[str, Any]]:
     of_legs = _legs(trace, cycles) if has_legs else [{}] * len(cycles)
-    start, separator = f'{json.dumps(trace.provenance)[:-1]}, "cycles": [', "\n"
     for row, legs, least_ns, is_open in zip(cycles.rows(), of_legs, waited.least_ns, waited.is_open, strict=True):
         row.update(legs)
         if is_open:
             row["in_flight_ns"] = int(least_ns)
         if has_filter:
             row["display_filter"] = display_filter(row)
-        yield start + separator + json.dumps(row, allow_nan=False)
-        start, separator = "", ",\n"
-    yield f"{start}\n]}}\n"
+        yield row
 
 
 def sections(
@@ -63,7 +70,7 @@ def sections(
     rows = list(cycles.rows())
     if has_legs:
         start_ns = trace.start_ns
-        each = zip(rows, _legs(trace, cycles), latencies.each(waited), strict=True)
+        each = zip(rows, _legs(trace, cycles), _latencies(waited), strict=True)
         grid = table(_LEGS_COLUMNS, (_leg_line(*line, start_ns) for line in each))
         yield Section("", (f"{inputs.zero_of_times(trace)}; legs: ms, which add up to the latency", grid))
     else:
@@ -75,7 +82,7 @@ def sections(
 def commands(trace: TraceTables, cycles: Table, waited: Waits, caption: str = "") -> tuple[str, Grid]:
     """A row for each of these commands; before it, what its times are."""
     start_ns = trace.start_ns
-    rows = (_line(row, one, start_ns) for row, one in zip(cycles.rows(), latencies.each(waited), strict=True))
+    rows = (_line(row, one, start_ns) for row, one in zip(cycles.rows(), _latencies(waited), strict=True))
     return f"{inputs.zero_of_times(trace)}; phases: ms", table(_COLUMNS, rows, caption)
 
 
@@ -84,6 +91,13 @@ def _legs(trace: TraceTables, cycles: Table) -> list[dict[str, Any]]:
     legs = trace.table("legs")
     names = [name for name in legs if name != "cycle"]
     return list(legs.select(cycles.raw("cycle").astype("int64")).rows(names))
+
+
+def _latencies(waited: Waits) -> list[str]:
+    return [
+        cells.NOTHING if least_ns == UNKNOWN else latency(least_ns, is_open=is_open)
+        for least_ns, is_open in zip(waited.least_ns.tolist(), waited.is_open.tolist(), strict=True)
+    ]
 
 
 def _parts(legs: dict[str, Any]) -> dict[str, Any]:

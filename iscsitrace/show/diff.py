@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.compare.sides import differing_keys
-from iscsitrace.measure.distribution import PERCENTILES
+from iscsitrace.measure.ranks import PERCENTILES
 from iscsitrace.show import inputs
 from iscsitrace.show.document import Section, table
 from iscsitrace.show.places import PLACE_WORDS

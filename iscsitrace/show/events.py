@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +9,7 @@ from iscsitrace.events.selection import HEADINGS, display_filter, runs
 from iscsitrace.measure.selection import frames_filter
 from iscsitrace.show import inputs
 from iscsitrace.show.document import Section, table
+from iscsitrace.show.terminal import json_rows
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts, cells
 
@@ -23,14 +23,12 @@ _FRAMES_SHOWN: Final = 200
 
 def json_lines(trace: TraceTables, events: Table) -> Iterator[str]:
     """What ``events --json`` prints, one row at a time."""
-    streams = _streams(trace)
-    start_ns = trace.start_ns
-    start, separator = f'{json.dumps(trace.provenance)[:-1]}, "events": [', "\n"
-    for row in events.rows():
-        row["display_filter"] = display_filter(row, streams.get(row["session"], ()), start_ns)
-        yield start + separator + json.dumps(row, allow_nan=False)
-        start, separator = "", ",\n"
-    yield f"{start}\n]}}\n"
+    streams, start_ns = _streams(trace), trace.start_ns
+    rows = (
+        row | {"display_filter": display_filter(row, streams.get(row["session"], ()), start_ns)}
+        for row in events.rows()
+    )
+    return json_rows(trace.provenance, "events", rows)
 
 
 def _streams(trace: TraceTables) -> dict[int, list[int]]:

@@ -6,8 +6,9 @@ import csv
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TextIO
 
+from iscsitrace.measure.ranks import PERCENTILES
 from iscsitrace.show.document import Grid, table
-from iscsitrace.show.latencies import percentile
+from iscsitrace.show.loads import percentiles
 from iscsitrace.wording import amounts, cells
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from iscsitrace.fleet.top import Cost, LostTime
 
 _COLUMNS: Final = (
-    *("taps", "commands", "MB", "in flight s", "latency s", "p50", "p95", "p99", "max"),
+    *("taps", "commands", "MB", "in flight s", "latency s", *PERCENTILES),
     "no status",
     "errors",
 )
@@ -32,7 +33,7 @@ def grid(by: str, costs: Sequence[Cost], count: int, caption: str = "") -> Grid:
             cells.megabytes(each.bytes),
             cells.seconds(each.busy_ns),
             cells.seconds(each.latency_ns),
-            *(percentile(each.percentiles, name) for name in ("p50", "p95", "p99", "max")),
+            *percentiles(each.percentiles),
             each.lost_count,
             each.error_count,
         )

@@ -1,11 +1,12 @@
-"""Loads as tables: by LUN, operation, initiator, target, I/O size, volume and hour."""
+"""Loads as tables: by LUN, operation, initiator, target, I/O size, volume and hour; and latencies as their cells."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from iscsitrace.show import latencies
+from iscsitrace.measure.distribution import is_bound
+from iscsitrace.measure.ranks import PERCENTILES
 from iscsitrace.show.document import Grid, table
 from iscsitrace.wording import cells
 
@@ -23,9 +24,7 @@ HEADINGS: Final = {
 }
 """Of each table: the heading of its first column, and its caption."""
 
-_COLUMNS: Final = (
-    *("commands", "MB", "MB/s", "IOPS", "in flight s", "p50", "p95", "p99", "max", "no status", "errors"),
-)
+_COLUMNS: Final = (*("commands", "MB", "MB/s", "IOPS", "in flight s", *PERCENTILES, "no status", "errors"),)
 
 _VOLUME_COLUMNS: Final = ("initiator", "paths", "outage s", "size", "known by")
 
@@ -51,7 +50,7 @@ def _figures(load: Load) -> tuple[object, ...]:
         cells.megabytes(load.bytes_per_s),
         cells.NOTHING if load.iops is None else f"{load.iops:.1f}",
         cells.seconds(load.busy_ns),
-        *(latencies.percentile(load.latency_ns, name) for name in ("p50", "p95", "p99", "max")),
+        *percentiles(load.latency_ns),
         load.waiting_count,
         load.error_count,
     )
@@ -65,3 +64,18 @@ def _of_volume(load: Load) -> tuple[object, ...]:
     outage_ns = sum(to_ns - from_ns for from_ns, to_ns in load.outages)
     known = cells.size(volume.capacity_bytes), cells.short(known_by)
     return cells.short(volume.host), len(volume.paths), cells.seconds(outage_ns), *known
+
+
+def percentiles(found: Mapping[str, int | None]) -> list[str]:
+    """Each of PERCENTILES."""
+    return [percentile(found, name) for name in PERCENTILES]
+
+
+def percentile(found: Mapping[str, int | None], name: str) -> str:
+    """One of PERCENTILES."""
+    return latency(found[name], is_open=is_bound(found, name))
+
+
+def latency(time_ns: int | None, *, is_open: bool) -> str:
+    """A latency in ms, with ``>`` before the wait of a command without a status."""
+    return f"{'>' if is_open else ''}{cells.milliseconds(time_ns)}"

@@ -1,4 +1,5 @@
-"""Which sessions a diagnosis shows in full, and the table of the others by headline.
+"""Which sessions a diagnosis shows in full, and the others as tables: by headline; and the verdicts of all by
+initiator, target, LUN, volume and hour.
 
 A subject is a session with its connections, or a connection without a session.
 """
@@ -6,15 +7,18 @@ A subject is a session with its connections, or a connection without a session.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.diagnosis import subject as subjects
+from iscsitrace.diagnosis import verdict_groups
 from iscsitrace.diagnosis.headline import NONE, TOO_SHORT, weight
+from iscsitrace.diagnosis.verdict_groups import ELSEWHERE
 from iscsitrace.errors import InputInvalid
-from iscsitrace.show.document import Section, table
+from iscsitrace.show.document import Grid, Section, table
+from iscsitrace.show.loads import HEADINGS
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 from iscsitrace.wording.parts import BY_NAME
@@ -24,9 +28,11 @@ if TYPE_CHECKING:
     from iscsitrace.diagnosis.headline import Verdict
     from iscsitrace.diagnosis.opinions import Opinion, StoryOpinion
     from iscsitrace.diagnosis.subject import Subject
+    from iscsitrace.diagnosis.verdict_groups import Group, Tally, VerdictGroups
     from iscsitrace.measure.intervals import Span
     from iscsitrace.relate.jobs.streams import Job
     from iscsitrace.tables.trace import TraceTables
+
 
 LISTED: Final = 10
 """Sessions that a line or message names."""
@@ -189,3 +195,69 @@ class Shown:
     def _story_of(self) -> dict[int, int]:
         stories = self._diagnosis.stories.numbers
         return {number: place for place, numbers in enumerate(stories) for number in numbers}
+
+
+GROUPS_READING: Final = (
+    "Worst first: what broke, then by time lost. The number before a headline counts its sessions; elsewhere marks "
+    "sessions with a problem that is not here. Sessions that replaced each other count their lost time once."
+)
+_SHARED: Final = "A session that uses several of them counts in each, with the time of its commands there."
+_TALLIES: Final = 3
+"""Headlines of a group that are named."""
+
+
+def sections_of_groups(
+    trace: TraceTables, diagnosis: Diagnosis, by: Sequence[str], sessions: Collection[int] = (), top: int | None = None
+) -> Iterator[Section]:
+    """A table for each of ``by``, of the ``top`` worst groups; only these ``sessions``, where any are named."""
+    found = (groups_by(trace, diagnosis, name, sessions) for name in by)
+    yield Section("", ("", GROUPS_READING, *(groups_grid(each, top) for each in found)))
+
+
+def groups_by(trace: TraceTables, diagnosis: Diagnosis, name: str, sessions: Collection[int] = ()) -> VerdictGroups:
+    """The verdicts by one attribute; only these ``sessions``, where any are named."""
+    return verdict_groups.find(name, trace.table, diagnosis.stories, sessions)
+
+
+def groups_as_dict(
+    trace: TraceTables, diagnosis: Diagnosis, by: Sequence[str], sessions: Collection[int] = ()
+) -> dict[str, list[dict[str, Any]]]:
+    """All groups by each of ``by``, for JSON."""
+    found = (groups_by(trace, diagnosis, name, sessions) for name in by)
+    return {each.name: [group.as_dict() for group in each.groups] for each in found}
+
+
+def groups_grid(found: VerdictGroups, top: int | None = None) -> Grid:
+    """The table of groups, with notes on what it omits."""
+    heading, _ = HEADINGS[found.name]
+    has_hosts = any(each.host is not None for each in found.groups)
+    columns = (heading, *(("initiator",) if has_hosts else ()), "sessions", "headlines", "lost s", "I/O s", "worst")
+    rows = [
+        (
+            cells.short(each.label),
+            *((cells.short(each.host),) if has_hosts else ()),
+            each.session_count,
+            _headlines_of(each),
+            cells.seconds(each.lost_ns or None),
+            cells.seconds(each.busy_ns),
+            each.worst,
+        )
+        for each in found.groups[:top]
+    ]
+    notes = [_SHARED] if found.has_shared and found.name != "hour" else []
+    if found.absent_count:
+        noun = wording.count(found.absent_count, "session")
+        notes.append(f"{noun} without reads and writes {'is' if found.absent_count == 1 else 'are'} not shown.")
+    return table(columns, rows, f"Sessions by {heading}", count=len(found.groups), notes=notes)
+
+
+def _headlines_of(group: Group) -> str:
+    tallies = group.tallies
+    more = len(tallies) - _TALLIES
+    return ", ".join([*map(_tally, tallies[:_TALLIES]), *([f"{more} more"] if more > 0 else [])])
+
+
+def _tally(tally: Tally) -> str:
+    """``298 latency-bound: queue_depth_low``."""
+    limited = f"{BY_NAME[tally.limiter].limited}: " if tally.limiter and tally.name != ELSEWHERE else ""
+    return f"{tally.session_count:,} {limited}{HEADLINES.get(tally.name, tally.name)}"

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace.measure import capture_health, connection_counts, operations, throughput, waits
 from iscsitrace.measure.parameters import connections_by_value, negotiated
+from iscsitrace.measure.ranks import PERCENTILES
 from iscsitrace.relate.mirrors import recognition
 from iscsitrace.relate.mirrors.account import doubt, name
-from iscsitrace.show import inputs, latencies
+from iscsitrace.show import inputs
 from iscsitrace.show.document import Block, Grid, Section, more_rows, table
+from iscsitrace.show.loads import percentiles
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording import cells
 
@@ -23,7 +25,6 @@ KEYS: Final = 60
 """Rows of negotiated parameters; a login has about 36."""
 _CONNECTIONS: Final = 8
 """Connections that are named in one cell."""
-_PERCENTILES: Final = ("p50", "p95", "p99", "max")
 
 
 def as_dict(
@@ -152,7 +153,7 @@ def _measured(document: Mapping[str, Any], busiest: Sequence[int] | None) -> Ite
     yield from map(counts_grid, _cut(document.get("connection_counts", ()), busiest))
     depth = document["queue_depth"]
     if depth["p50"] is not None:
-        depths = ", ".join(f"{name} {depth[name]}" for name in _PERCENTILES if depth[name] is not None)
+        depths = ", ".join(f"{name} {depth[name]}" for name in PERCENTILES if depth[name] is not None)
         yield f"queue depth when a command is issued: {depths}"
     yield sizes(document["block_sizes"])
     yield latency(document["latency"])
@@ -298,7 +299,7 @@ def sizes(rows: Iterable[Mapping[str, Any]]) -> Grid:
 def latency(rows: Sequence[Mapping[str, Any]]) -> Grid:
     """The latency of each operation, and its parts."""
     columns = (
-        *("operation", "commands", "n", *_PERCENTILES, "request p50", "grant p50", "transfer p50"),
+        *("operation", "commands", "n", *PERCENTILES, "request p50", "grant p50", "transfer p50"),
         "service or status wait p50",
     )
     found = [
@@ -306,7 +307,7 @@ def latency(rows: Sequence[Mapping[str, Any]]) -> Grid:
             row["operation"],
             row["cycle_count"],
             row["latency_ns"]["n"],
-            *(latencies.percentile(row["latency_ns"], name) for name in _PERCENTILES),
+            *percentiles(row["latency_ns"]),
             cells.milliseconds(row["request_ns"]["p50"]),
             cells.milliseconds(row["grant_ns"]["p50"]),
             cells.milliseconds(row["transfer_ns"]["p50"]),

@@ -16,8 +16,8 @@ from typing import Any, Final
 from iscsitrace.fit.paid import throughput_of_each
 from iscsitrace.fit.sweep import Sweep
 from iscsitrace.plots import sweep as sweep_curves
-from iscsitrace.plots.model_curves import ModelCurves
 from iscsitrace.show import files
+from iscsitrace.show.model_predict import draw
 
 FORMATS: Final = ("svg", "pdf")
 
@@ -53,19 +53,9 @@ def write(
                 partial.write_text(text, encoding="utf-8")
             found.append((directory / name, content))
         for path, plot in plots:
-            _draw(path, plot)
+            draw(path, plot)
             found.append((path, "measured throughput, model, residuals"))
     return found
-
-
-def _draw(path: Path, plot: ModelCurves) -> None:
-    from iscsitrace.plots import model, style
-
-    with files.written_aside(path) as partial, style.applied(), partial.open("wb") as stream:
-        figure = style.new_figure()
-        model.draw(figure, plot)
-        model.write_notes(figure, plot)
-        style.write(figure, stream, path.suffix.removeprefix("."))
 
 
 def _points(sweeps: Sequence[Sweep]) -> Iterator[dict[str, Any]]:

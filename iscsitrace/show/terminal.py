@@ -11,7 +11,7 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, zip_longest
 from typing import Any, TypeAlias
 
@@ -202,6 +202,15 @@ def show_json(document: dict[str, Any]) -> None:
     while part := "".join(islice(pieces, _PIECES)):
         click.echo(part, nl=False)
     click.echo()
+
+
+def json_rows(document: Mapping[str, Any], name: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A document that ends with rows as JSON, one row at a time: there may be millions."""
+    start, separator = f'{json.dumps(document)[:-1]}, "{name}": [', "\n"
+    for row in rows:
+        yield start + separator + json.dumps(row, allow_nan=False)
+        start, separator = "", ",\n"
+    yield f"{start}\n]}}\n"
 
 
 def show_json_line(document: dict[str, Any]) -> None:

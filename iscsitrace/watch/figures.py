@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.measure import throughput
 from iscsitrace.measure.budget import Budget
-from iscsitrace.measure.distribution import NO_VALUES, PERCENTILES, named, percentiles, rank
+from iscsitrace.measure.distribution import NO_VALUES, named, percentiles, rank
+from iscsitrace.measure.ranks import PERCENTILES
 from iscsitrace.measure.throughput import NANOSECONDS
 from iscsitrace.measure.waits import UNKNOWN, Waits, slowest
 from iscsitrace.relate.outages import OUTAGE_MIN_NS

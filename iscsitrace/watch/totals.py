@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.measure import throughput, waits
 from iscsitrace.measure.data_commands import is_data_command
-from iscsitrace.measure.distribution import NO_VALUES, PERCENTILES, named, percentiles, rank
+from iscsitrace.measure.distribution import NO_VALUES, named, percentiles, rank
+from iscsitrace.measure.ranks import PERCENTILES
 from iscsitrace.measure.throughput import NANOSECONDS, Throughput
 from iscsitrace.measure.waits import Waits
 from iscsitrace.tables import coverage

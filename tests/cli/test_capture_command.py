@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 
 import iscsitrace
 from iscsitrace.cli import main
+from iscsitrace.cli.record import capture_progress as shown
 from iscsitrace.recording import capture
-from iscsitrace.show import capture as shown
 from tests.support.capture_file import read_records
 from tests.support.runs import Run, Runs
 
@@ -359,5 +359,5 @@ def test_interfaces_lists_the_loopback_device() -> None:
 def test_samples_without_packets_are_no_written_packets() -> None:
     """It said "0 written (175688 bytes)": those bytes were samples of TCP_INFO."""
     progress = {"written_count": 0, "written_bytes": 175_688, "dropped_count": 0, "slow_count": 0, "tcp_info_count": 7}
-    told = shown.end({"progress": progress, "interfaces": [{"seen_count": 0}]})
+    told = shown.end_of({"progress": progress, "interfaces": [{"seen_count": 0}]})
     assert told == "0 packets seen, 0 written, 0 dropped; 175688 bytes in files; 7 samples of TCP_INFO"

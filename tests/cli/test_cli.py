@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iscsitrace.cli import COMMANDS, main, options
-from iscsitrace.show import progress, terminal
+from iscsitrace.show import line, terminal
 from iscsitrace.show.document import table
 from iscsitrace.tables import trace as trace_module
 from iscsitrace.tables.schema import SCHEMA_VERSION
@@ -372,7 +372,7 @@ def test_progress_appears_on_stderr_if_reading_takes_long(
     bar = options.reading_progress()
     bar.draw(1, 100)
     assert capsys.readouterr() == ("", "")
-    monkeypatch.setattr(progress, "_PATIENCE_S", 0)
+    monkeypatch.setattr(line, "_PATIENCE_S", 0)
     bar.draw(50, 100)
     bar.close()
     out, err = capsys.readouterr()

@@ -23,7 +23,7 @@ from iscsitrace.cli.traffic import experiment
 from iscsitrace.compare import truth as truth_analysis
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import traffic, truth_file
-from iscsitrace.show import progress as bars
+from iscsitrace.show import line as bars
 from iscsitrace.wording.login_keys import LOGIN_KEYS
 
 ROOT = Path(__file__).resolve().parents[2]

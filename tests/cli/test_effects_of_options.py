@@ -15,12 +15,12 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.cli.options import CaptureInput
-from iscsitrace.cli.read import baselines, plot, report
+from iscsitrace.cli.process import wishing
+from iscsitrace.cli.read import baselines, plot
 from iscsitrace.cli.read.plot import Cycles
 from iscsitrace.cli.record import capture
 from iscsitrace.cli.record import watch as watch_command
 from iscsitrace.cli.record.watch import Listen
-from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.traffic import experiment, lab
 from iscsitrace.cli.units import Moment
 from iscsitrace.errors import CaptureUnreadable
@@ -117,7 +117,7 @@ def test_a_plot_of_a_large_input_takes_single_pdus_only_if_it_is_zoomed(
     ):  # fmt: skip
         with file.open("r+b") as stream:
             stream.truncate(size)
-        assert plot._size(whole) == report._size(whole) == size
+        assert whole.size_bytes == size
         plot._read("ladder", input_of(file, **zoomed), cycles, None)
         assert tables_read[-1] == (("senders", "pdus") if has_pdus else ("senders",))
 

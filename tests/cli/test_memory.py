@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from iscsitrace.cli import main
-from iscsitrace.cli.memory import MemoryLimit, resident_bytes
 from iscsitrace.cli.options import CaptureInput
+from iscsitrace.cli.process import MemoryLimit, resident_bytes
 from iscsitrace.errors import MemoryShort
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc are those of Linux")
@@ -102,7 +102,7 @@ def test_too_little_to_begin_with() -> None:
 def test_what_follows_the_pass_cannot_use_more() -> None:
     code = """
 import numpy
-from iscsitrace.cli.memory import MemoryLimit, resident_bytes
+from iscsitrace.cli.process import MemoryLimit, resident_bytes
 MemoryLimit(resident_bytes() + (100 << 20)).hold()
 numpy.ones(20 << 20, dtype=numpy.uint8)
 try:

@@ -14,18 +14,18 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.cli.options import CaptureInput
+from iscsitrace.cli.process import StopWish
+from iscsitrace.cli.read.model import _check_size
 from iscsitrace.cli.read.model_options import Several, Truth
-from iscsitrace.cli.read.model_predict import _check_size
 from iscsitrace.cli.record.capture_limits import Limit, gathered
 from iscsitrace.cli.record.capture_progress import CaptureCaller, _status
 from iscsitrace.cli.record.service_manager import ServiceManager
 from iscsitrace.cli.record.watch import _has_lost, _Show
-from iscsitrace.cli.stop_signals import StopWish
 from iscsitrace.cli.traffic.chap_options import Credentials
 from iscsitrace.cli.traffic.experiment import _minutes
 from iscsitrace.cli.traffic.link import _LinkThread, _tap
+from iscsitrace.cli.traffic.run_options import CountOrSearch, Digests, lasting
 from iscsitrace.cli.traffic.target_options import FaultOption, LogicalUnit
-from iscsitrace.cli.traffic.workload_options import CountOrSearch, Digests, lasting
 from iscsitrace.cli.units import Moment
 from iscsitrace.lab import fault_catalogue as catalogue
 from iscsitrace.lab.settings.table import MOST_CONNECTIONS

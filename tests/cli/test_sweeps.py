@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from iscsitrace.cli import main
-from iscsitrace.cli.read.named_settings import _Settings
+from iscsitrace.cli.read.model_options import _Settings
 from tests.support.runs import Run, Runs
 
 MS = 1_000_000

@@ -13,7 +13,7 @@ from iscsitrace.cli import main
 from iscsitrace.cli.traffic import run_options, simulate
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.settings import structs as settings
-from iscsitrace.show import progress as bars
+from iscsitrace.show import line as bars
 from iscsitrace.studies import definition, experiment, from_truth, points, repeats, tables
 from iscsitrace.studies.definition import Definition
 from iscsitrace.studies.results import Results

@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 from iscsitrace.cli import main
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab import actors, traffic
-from iscsitrace.show import initiator_results
+from iscsitrace.show import run_results
 from iscsitrace.wording import amounts
 from tests.support.lab import needs_root
 from tests.support.programs import running
@@ -64,9 +64,9 @@ def test_cpu_time_is_user_and_system_time_per_gigabyte() -> None:
     assert amounts.seconds_per_gigabyte(taken, 4 * 10**9) == 0.5
     assert amounts.seconds_per_gigabyte(taken, 0) is None
     assert amounts.seconds_per_gigabyte(None, 1) is None
-    (line,) = initiator_results.cpu_lines({"cpu": taken, "bytes": 4 * 10**9})
+    (line,) = run_results.cpu_lines({"cpu": taken, "bytes": 4 * 10**9})
     assert line == "processor time 2.000000 s (user 1.500000, system 0.500000): 0.500 s/GB"
-    assert list(initiator_results.cpu_lines({"bytes": 1})) == []
+    assert list(run_results.cpu_lines({"bytes": 1})) == []
 
 
 def test_the_cpu_time_of_an_ended_program_is_known() -> None:

@@ -21,7 +21,7 @@ from iscsitrace.cli import main
 from iscsitrace.measure import waits
 from iscsitrace.measure.operations import latencies
 from iscsitrace.measure.throughput import measure
-from iscsitrace.show.latencies import percentile
+from iscsitrace.show.loads import percentile
 from tests.support import wireshark_plugin
 from tests.support.breaches import BYTES, immediate_data
 from tests.support.capture_file import cut, write_pcap

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from iscsitrace.cli.record.interfaces import _permission
 from iscsitrace.errors import PermissionLacking
 from iscsitrace.recording import capture, interfaces
 from iscsitrace.recording.capture import place_of_problem
 from iscsitrace.recording.file_names import numbered
 from iscsitrace.recording.interfaces import _end
-from iscsitrace.show.interfaces import _permission
 
 
 @pytest.mark.parametrize(

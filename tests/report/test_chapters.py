@@ -14,8 +14,8 @@ from iscsitrace.diagnosis.subject import of_session
 from iscsitrace.findings.finding import Advice, AdviceGain, Finding
 from iscsitrace.measure.budget import PARTS, Budget
 from iscsitrace.report.chapters import opening
+from iscsitrace.show.diagnose import Remedies
 from iscsitrace.show.document import Findings, FoundProblem, Opening
-from iscsitrace.show.remedies import Remedies
 from tests.support.tables_by_hand import MS, table
 
 NAMES = {"initiator_name": "host", "target_name": "disk"}

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from iscsitrace.findings.finding import Advice, AdviceGain, Finding
-from iscsitrace.show import remedies
-from iscsitrace.show.remedies import Remedies
+from iscsitrace.show import diagnose
+from iscsitrace.show.diagnose import Remedies
 
 SHARED, OWN, OTHER = Advice("Use more connections."), Advice("Raise the window."), Advice("Find the loss.")
 
@@ -54,9 +54,9 @@ def test_another_output_says_all_again() -> None:
 
 
 def test_a_range_is_shown_where_its_ends_differ_by_more_than_a_tenth() -> None:
-    assert remedies.gains_in_words([gain(20.0)]) == "model: up to 20.0x with 4 connections"
-    assert remedies.gains_in_words([gain(15.0, 15.0, 16.4)]) == "model: up to 15.0x with 4 connections"
-    assert remedies.gains_in_words([gain(15.0, 15.0, 16.6)]) == "model: about 15.0x (15.0x to 16.6x) with 4 connections"
+    assert diagnose.gains_in_words([gain(20.0)]) == "model: up to 20.0x with 4 connections"
+    assert diagnose.gains_in_words([gain(15.0, 15.0, 16.4)]) == "model: up to 15.0x with 4 connections"
+    assert diagnose.gains_in_words([gain(15.0, 15.0, 16.6)]) == "model: about 15.0x (15.0x to 16.6x) with 4 connections"
 
 
 def test_advice_says_what_it_touches_before_its_gains() -> None:

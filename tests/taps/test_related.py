@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from iscsitrace.cli import main, own_process
+from iscsitrace.cli import main, process
 from iscsitrace.recording.file_names import ring_of
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps import inputs
@@ -74,7 +74,7 @@ def test_two_taps_are_read_once_and_only_when_confined(tmp_path: Path, monkeypat
         return read_each(*given, **more)
 
     monkeypatch.setattr(inputs, "read_each", noted)
-    monkeypatch.setattr(own_process, "confine", lambda written: done.append("confine"))
+    monkeypatch.setattr(process, "confine", lambda written: done.append("confine"))
     result = CliRunner().invoke(main, ["diagnose", *sources])
     assert result.exit_code == 0
     assert "same traffic at 2 taps" in result.stderr

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
 
-from iscsitrace.cli import own_process
+from iscsitrace.cli import process
 from iscsitrace.cli.options import as_json, files_of, reading_progress
 from iscsitrace.cli.output import quiet
 from iscsitrace.show import files as output_file
+from iscsitrace.show.document import Section
 from iscsitrace.show.terminal import show, show_json
 
 
@@ -55,12 +57,11 @@ def command(
     Captures are read twice, so they have to be files.
     """
     from iscsitrace.recording.anonymise import anonymise, key_of, new_key
-    from iscsitrace.show import anonymise as reporter
 
     sources = [file for each in captures for file in files_of(each, has_experiments=False)]
     output_file.check(path, is_forced=force, inputs=sources)
     key = new_key() if key_file is None else key_of(key_file)
-    own_process.confine([path.parent])
+    process.confine([path.parent])
     progress = reading_progress(is_wanted=not is_quiet)
     try:
         with output_file.written_aside(path) as partial:
@@ -75,6 +76,19 @@ def command(
     finally:
         progress.close()
     if is_json:
-        show_json(reporter.as_dict(path, counts))
+        from iscsitrace.tables.schema import SCHEMA_VERSION
+
+        show_json({"schema": SCHEMA_VERSION, "output": str(path), **counts})
     else:
-        show(reporter.sections(path, counts, drops_others=drops_others))
+        show([Section("", tuple(_written(path, counts, drops_others=drops_others)))])
+
+
+def _written(path: Path, counts: Mapping[str, int], *, drops_others: bool) -> Iterator[str]:
+    """What was written, and what became of packets of no iSCSI connection."""
+    yield f"{path}: packets {counts['packets']:,}, iSCSI connections {counts['connections']:,}"
+    fate = "left out" if drops_others else "written without data"
+    if counts["other_tcp_packets"]:
+        yield f"packets of other TCP connections, {fate}: {counts['other_tcp_packets']:,}"
+    fate = "left out except for ICMP errors" if drops_others else "emptied"
+    if counts["packets_without_tcp"]:
+        yield f"packets without TCP, {fate}: {counts['packets_without_tcp']:,}"

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from iscsitrace.cli import units
+from iscsitrace.cli.sections import Function
 
 if TYPE_CHECKING:
     from iscsitrace.fit.points import Point
     from iscsitrace.fit.socket import Socket
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ takes_link_rate = click.option(
 )
 
 
-def takes_yardsticks(function: _Function) -> _Function:
+def takes_yardsticks(function: Function) -> Function:
     """Adds ``--link-rate`` and ``--socket`` to a command, which gets them as ``link_bps`` and ``baselines``."""
     socket = click.option(
         "--socket",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import click
 
 from iscsitrace.cli import units
-from iscsitrace.cli.options import CaptureInput, as_rows, takes_captures
+from iscsitrace.cli.options import CaptureInput, among, as_rows, equal, joined, takes_captures, takes_filter
 from iscsitrace.cli.output import print_csv, writes_text
-from iscsitrace.cli.read.row_filter import among, equal, joined, takes_filter
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show.line import say
 from iscsitrace.show.terminal import show

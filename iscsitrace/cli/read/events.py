@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import click
 
-from iscsitrace.cli.options import CaptureInput, as_rows, takes_captures
+from iscsitrace.cli.options import CaptureInput, among, as_rows, equal, joined, takes_captures, takes_filter
 from iscsitrace.cli.output import print_csv, writes_text
-from iscsitrace.cli.read.row_filter import among, equal, joined, takes_filter
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show.terminal import show
 from iscsitrace.wording.event_kinds import SEVERITY_OF

@@ -179,17 +179,17 @@ def _export_sidecar(capture_input: CaptureInput, directory: Path | None, force: 
 def _export_annotated(capture_input: CaptureInput, path: Path, *, is_forced: bool) -> None:
     from iscsitrace import __version__
     from iscsitrace.diagnosis.examination import examine_trace
-    from iscsitrace.show import annotation, packet_comments
     from iscsitrace.show import files as output_file
+    from iscsitrace.show import packet_comments
 
     sources = capture_input.sources
     capture_input.require_one_file("--annotate")
     output_file.check(path, is_forced=is_forced, inputs=sources)
-    trace = capture_input.read(annotation.TABLES, written=[path.parent])
+    trace = capture_input.read(packet_comments.NEEDED_TABLES, written=[path.parent])
     diagnosis = examine_trace(trace)
-    comments = annotation.of_frames(diagnosis, trace.table)
+    comments = packet_comments.comments_of_frames(diagnosis, trace.table)
     made_by = f"iscsitrace {__version__}"
-    summary = annotation.of_capture(diagnosis, len(comments), made_by)
+    summary = packet_comments.comment_of_capture(diagnosis, len(comments), made_by)
     with output_file.written_aside(path) as partial, partial.open("wb") as stream:
         count = packet_comments.copy(Path(sources[0]), stream, comments, summary, made_by)
     say(f"{path}: {count:,} packets, {len(comments):,} of them with a comment (Wireshark's filter: frame.comment)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ import click
 
 from iscsitrace.cli.options import CaptureInput, as_json, takes_captures
 from iscsitrace.cli.read.baselines import Baseline, RateOrCapture, c_of, rates_of, takes_link_rate
-from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
+from iscsitrace.cli.read.model_options import of_each, takes_named_settings
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.errors import InputInvalid
 from iscsitrace.show.line import say
@@ -85,11 +85,7 @@ def command(
     settings = of_each(capture_input.sources, named)
     # its pictures take a cache of fonts
     read = survey_each(capture_input, written=() if directory is None else None)
-    points = [point for found in read.points for point in found]
-    chosen = of_operation(points, operation)
-    if not chosen:
-        what = f"no steady {operation}" if operation and points else "; ".join(read.missing)
-        raise InputInvalid(f"nothing to fit: {what}")
+    chosen = read.of(operation, "nothing to fit")
     c = c_of(chosen, baselines)
     result = fit(chosen, c)
     rivalry = compare(chosen)
@@ -125,6 +121,17 @@ class Surveyed:
     heads: list[dict[str, Any]]
     """Provenance of each."""
     inputs: list[dict[str, Any]]
+
+    def of(self, operation: str | None, refusal: str) -> Sequence[Point]:
+        """The points of an operation, or of the one that moved more bytes; InputInvalid, after ``refusal``, without."""
+        from iscsitrace.fit.points import of_operation
+
+        points = [point for found in self.points for point in found]
+        chosen = of_operation(points, operation)
+        if not chosen:
+            what = f"no steady {operation}" if operation and points else "; ".join(self.missing)
+            raise InputInvalid(f"{refusal}: {what}")
+        return chosen
 
 
 def survey_each(capture_input: CaptureInput, written: Iterable[Path] | None) -> Surveyed:

@@ -191,7 +191,7 @@ def _check_output(path: Path, kind: str, inputs: Sequence[str], is_forced: bool)
 def _read(kind: str, capture_input: CaptureInput, cycles: range | None, path: Path | None) -> TraceTables:
     is_zoomed = cycles is not None or capture_input.time_from is not None or capture_input.time_to is not None
     tables = kinds.load(kind).tables
-    if is_zoomed or _size(capture_input) <= _SMALL_BYTES:
+    if is_zoomed or capture_input.size_bytes <= _SMALL_BYTES:
         tables = (*tables, *kinds.load(kind).zoomed_tables)
     whole = replace(capture_input, time_from=None, time_to=None)
     if path is None:
@@ -200,11 +200,6 @@ def _read(kind: str, capture_input: CaptureInput, cycles: range | None, path: Pa
     # makes a cache of fonts on its first use
     import_module("iscsitrace.plots.style")
     return whole.read(tables, written=[path.parent])
-
-
-def _size(capture_input: CaptureInput) -> int:
-    """Size of the input on disk in bytes; 0 if unknown."""
-    return sum(Path(name).stat().st_size for name in capture_input.sources if name != "-" and Path(name).is_file())
 
 
 def _absolute(moment: Moment | None, origin_ns: int) -> int | None:

@@ -13,7 +13,7 @@ import click
 from iscsitrace.cli.options import SESSION_ATTRIBUTES, CaptureInput, by, takes_captures_or_experiment
 from iscsitrace.cli.read.baselines import Baseline, rates_of, takes_yardsticks, yardsticks
 from iscsitrace.cli.read.model_fit import survey_each
-from iscsitrace.cli.read.named_settings import of_each, takes_named_settings
+from iscsitrace.cli.read.model_options import of_each, takes_named_settings
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.show import files as output_file
 from iscsitrace.show.line import say
@@ -157,7 +157,7 @@ def _document(
 
     folders = [Path(name) for name in capture_input.sources if Path(name).is_dir()]
     if not folders:
-        needed = captures.needed(_size(capture_input) > _LARGE_BYTES, has_pictures)
+        needed = captures.needed(capture_input.size_bytes > _LARGE_BYTES, has_pictures)
         trace = capture_input.read(needed, written=written)
         return captures.describe(trace, session=session, has_pictures=has_pictures, by=names, yardsticks=compared)
     if len(capture_input.sources) > 1 or session is not None or names or compared:
@@ -170,8 +170,3 @@ def _default_name(capture_input: CaptureInput, file_format: str) -> str:
     if first == _STANDARD_OUTPUT:
         return f"report.{file_format}"
     return f"{Path(first).name.partition('.')[0] or 'capture'}.report.{file_format}"
-
-
-def _size(capture_input: CaptureInput) -> int:
-    """Size of the input on disk in bytes; 0 if unknown."""
-    return sum(Path(name).stat().st_size for name in capture_input.sources if name != "-" and Path(name).is_file())

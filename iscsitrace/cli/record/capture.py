@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli import own_process
+from iscsitrace.cli import process
 from iscsitrace.cli.options import as_json
 from iscsitrace.cli.output import quiet
+from iscsitrace.cli.process import wishing
 from iscsitrace.cli.record.capture_limits import STOPS, Limit, gathered, retention
-from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Size
 from iscsitrace.errors import CaptureRefused, InputInvalid, OutputExists
 from iscsitrace.recording.file_names import made_up, number_of, of_ring
@@ -193,7 +193,7 @@ def command(
             "earlier": [] if sources else [str(each) for each in earlier],
             "is_compressed": is_compressed,
         },
-        "is_confined": own_process.is_own_process(),
+        "is_confined": process.is_own_process(),
         "stop": stop,
         "section": _section(comment, trigger),
     }
@@ -230,7 +230,7 @@ def _captured(
         caller = CaptureCaller(target, wish, is_quiet=is_quiet, earlier_number=number_of(earlier[-1]) if earlier else 0)
         try:
             if sources:
-                own_process.confine([] if str(target) == "-" else [target.parent])
+                process.confine([] if str(target) == "-" else [target.parent])
                 outcome = capture.replay(sources, settings, caller)
             else:
                 names = [interface["name"] for interface in settings["interfaces"]]
@@ -252,9 +252,9 @@ def _show_end(outcome: dict[str, Any], caller: Any, *, is_quiet: bool) -> None:
     if end["reason"] in ("interface", "output"):
         caller.say(f"the capture ended: {end['message']}")
     if not is_quiet:
-        from iscsitrace.show import capture
+        from iscsitrace.cli.record.capture_progress import end_of
 
-        caller.say(capture.end(outcome))
+        caller.say(end_of(outcome))
 
 
 def _exit_code(outcome: dict[str, Any]) -> int:
@@ -276,7 +276,7 @@ def _advise(
     from iscsitrace.recording.interfaces import capture_by
 
     if sources:
-        own_process.confine([])
+        process.confine([])
         advice, dropped = capture.advise_snaplen_of(sources, capture_filter, lambda _: None), 0
     else:
         if len(interfaces) > 1:
@@ -292,9 +292,9 @@ def _advise(
     if is_json:
         show_json({"schema": SCHEMA_VERSION, **advice, "dropped_count": dropped})
     else:
-        from iscsitrace.show import capture as report
+        from iscsitrace.cli.record.capture_progress import snaplen_advice
 
-        show([report.advice(", ".join(sources) or interfaces[0]["name"], advice, dropped)])
+        show([snaplen_advice(", ".join(sources) or interfaces[0]["name"], advice, dropped)])
 
 
 def _require_clock(interfaces: tuple[str, ...], clock: str | None) -> None:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.own_process import is_own_process
+from iscsitrace.cli.process import is_own_process, wishing
 from iscsitrace.cli.record.capture_limits import Limit
 from iscsitrace.cli.record.service_manager import ServiceManager
-from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.units import Duration, Quantity
 from iscsitrace.errors import CaptureUnreadable
 from iscsitrace.show.line import say

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from iscsitrace.cli.output import quiet
-from iscsitrace.cli.stop_signals import StopWish, wishing
-from iscsitrace.show.line import say
-from iscsitrace.show.progress import ProgressBar
+from iscsitrace.cli.process import StopWish, wishing
+from iscsitrace.show.line import ProgressBar, say
 from iscsitrace.show.terminal import show_json, show_table
 
 if TYPE_CHECKING:

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 import click
 
 from iscsitrace.cli.output import quiet
-from iscsitrace.cli.sections import OptionSection, option
-from iscsitrace.cli.stop_signals import StopWish, wishing
+from iscsitrace.cli.process import StopWish, wishing
+from iscsitrace.cli.sections import Function, OptionSection, decorated, option
 from iscsitrace.cli.traffic import chap_options
-from iscsitrace.cli.traffic.setting_options import settings_section
-from iscsitrace.cli.traffic.settings_command import SettingsCommand
+from iscsitrace.cli.traffic.run_options import KEYS, SOCKETS, WORKLOAD, lasting
+from iscsitrace.cli.traffic.settings_command import SettingsCommand, settings_section
 from iscsitrace.cli.traffic.target_options import FaultOption, lists_faults
-from iscsitrace.cli.traffic.tcp_options import SOCKETS
-from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
 from iscsitrace.cli.units import Duration, Size
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import MODES
-from iscsitrace.show import initiator_results
-from iscsitrace.show.progress import ProgressBar
+from iscsitrace.show import run_results
+from iscsitrace.show.line import ProgressBar
 from iscsitrace.show.terminal import show_json
 
 _EXIT_INTERRUPTED = 130
@@ -97,7 +95,6 @@ FAULTS = OptionSection(
 _LOGIN = (KEYS, SOCKETS, DESIGN, CHAP, FAULTS)
 _SHOWN_OF_LOGIN = ("key", "header-digest", "data-digest", "chap", "chap-file", "fault")
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _OWN = (
     click.argument("urls", metavar="URL...", nargs=-1, required=True),
     click.option("--initiator-name", metavar="IQN", help="InitiatorName."),
@@ -134,11 +131,9 @@ _OWN = (
 )
 
 
-def _takes_urls(function: _Function) -> _Function:
+def _takes_urls(function: Function) -> Function:
     """Adds the URLs and the options of every use of the initiator."""
-    for decorate in reversed(_OWN):
-        function = decorate(function)
-    return function
+    return decorated(function, _OWN)
 
 
 @click.command(
@@ -266,10 +261,10 @@ def _carry_out(
     if truth_path:
         truth_file.write(truth_path, _truth(settings, found, samples))
     if is_json:
-        show_json(truth_file.envelope("initiator") | initiator_results.describe(results))
+        show_json(truth_file.envelope("initiator") | run_results.describe_initiator(results))
     else:
-        initiator_results.show(results)
-    initiator_results.end(results)
+        run_results.show_initiator(results)
+    run_results.end_initiator(results)
     if wish.is_there:
         raise click.exceptions.Exit(_EXIT_INTERRUPTED)
 

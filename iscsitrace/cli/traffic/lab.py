@@ -15,21 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from iscsitrace.cli.process import wishing
 from iscsitrace.cli.sections import OptionSection, option
-from iscsitrace.cli.stop_signals import wishing
 from iscsitrace.cli.traffic import experiment, run_options
-from iscsitrace.cli.traffic.link_options import LINK, PATHS
-from iscsitrace.cli.traffic.run_options import SEED_LIMIT, world_settings
-from iscsitrace.cli.traffic.setting_options import settings_section
-from iscsitrace.cli.traffic.settings_command import SettingsCommand
+from iscsitrace.cli.traffic.run_options import HOSTS, KEYS, LINK, PATHS, SEED_LIMIT, WORKLOAD, lasting, world_settings
+from iscsitrace.cli.traffic.settings_command import SettingsCommand, settings_section
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, lists_faults
-from iscsitrace.cli.traffic.tcp_options import HOSTS
-from iscsitrace.cli.traffic.workload_options import KEYS, WORKLOAD, lasting
 from iscsitrace.lab.settings import structs
 from iscsitrace.lab.settings.table import OPERATIONS
-from iscsitrace.show import initiator_results, run_results
-from iscsitrace.show.line import say
-from iscsitrace.show.progress import ProgressBar
+from iscsitrace.show import run_results
+from iscsitrace.show.line import ProgressBar, say
 from iscsitrace.show.terminal import show_json
 
 if TYPE_CHECKING:
@@ -285,7 +280,7 @@ def run(
     else:
         run_results.show(truth, directory)
     if run_results.is_ours(truth):
-        initiator_results.end(truth["results"])
+        run_results.end_initiator(truth["results"])
 
 
 def _say(is_json: bool) -> Callable[[str], None]:

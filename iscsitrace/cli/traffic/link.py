@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.stop_signals import StopWish, wishing
-from iscsitrace.cli.traffic.link_options import LINK
+from iscsitrace.cli.process import StopWish, wishing
+from iscsitrace.cli.traffic.run_options import LINK
 from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.errors import TrafficImpossible
 from iscsitrace.lab.settings import structs

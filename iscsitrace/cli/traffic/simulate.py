@@ -8,13 +8,11 @@ from typing import Any
 import click
 
 from iscsitrace.cli.traffic import run_options
-from iscsitrace.cli.traffic.setting_options import settings_section
-from iscsitrace.cli.traffic.settings_command import SettingsCommand
+from iscsitrace.cli.traffic.settings_command import SettingsCommand, settings_section
 from iscsitrace.cli.traffic.target_options import faults_of, lists_faults
 from iscsitrace.lab.settings import structs
-from iscsitrace.show import initiator_results, run_results
-from iscsitrace.show.line import say
-from iscsitrace.show.progress import ProgressBar
+from iscsitrace.show import run_results
+from iscsitrace.show.line import ProgressBar, say
 from iscsitrace.show.terminal import show_json
 
 _DEFAULT_BYTES = 16 << 20
@@ -76,4 +74,4 @@ def command(
         run_results.show(truth, directory)
     if "unfinished" in truth:
         say(f"iscsitrace: {simulation.why_unfinished(truth)}", err=True)
-    initiator_results.end(truth["results"], is_unfinished="unfinished" in truth)
+    run_results.end_initiator(truth["results"], is_unfinished="unfinished" in truth)

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from iscsitrace.cli.stop_signals import wishing
+from iscsitrace.cli.process import wishing
+from iscsitrace.cli.traffic.run_options import SOCKETS
 from iscsitrace.cli.traffic.settings_command import SettingsCommand
 from iscsitrace.cli.traffic.target_options import DEVICE, TARGET, faults_of, lists_faults, portal_of
-from iscsitrace.cli.traffic.tcp_options import SOCKETS
 from iscsitrace.cli.units import Quantity, Size
 from iscsitrace.show import run_results
 from iscsitrace.show.line import say

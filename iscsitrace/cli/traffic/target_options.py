@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from string import hexdigits
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from iscsitrace.cli.sections import OptionSection, option
+from iscsitrace.cli.sections import Function, OptionSection, option
 from iscsitrace.cli.traffic import chap_options
-from iscsitrace.cli.traffic.setting_options import Named, SettingsOption, Values, of_section, settings_section
+from iscsitrace.cli.traffic.settings_command import Named, SettingsOption, Values, of_section, settings_section
 from iscsitrace.cli.units import Quantity
 from iscsitrace.errors import InputInvalid
 from iscsitrace.lab.settings import structs
@@ -30,7 +30,6 @@ _OPERATIONS = ("any", "read", "write", "other")
 _OF_A_RUN = ("target.program", "target.host-delay", "target.count")
 _TIMES = ("at", "for")
 _REASONS = 100
-_Function = TypeVar("_Function", bound=Callable[..., Any])
 _SENSE_PARTS = 3
 
 
@@ -115,7 +114,7 @@ def _sense(text: str) -> list[int] | None:
     return [int(part, 16) for part in parts] if is_bytes and len(parts) == _SENSE_PARTS else None
 
 
-def lists_faults(*worlds: str) -> Callable[[_Function], _Function]:
+def lists_faults(*worlds: str) -> Callable[[Function], Function]:
     """Adds ``--list-faults``: the faults of some worlds, with their details and meaning."""
 
     def show(ctx: click.Context, _: click.Parameter, is_wanted: bool) -> None:

@@ -1,18 +1,23 @@
-"""``--max-memory``: a command that would need more ends with one line, before the machine swaps.
+"""What a command does with its process. Where it is the whole process, it may give up rights for good: a test or a
+notebook is not. Ctrl-C and SIGTERM stop a run in order, the second of them at once. With ``--max-memory`` a command
+that would need more ends with one line, before the machine swaps.
 
 While captures are read, the resident memory is looked at several times a second. After that the system refuses more:
-NumPy then raises MemoryError.
-
-The limit is for the memory of the process itself, and holds within 10 %. Program code and mapped captures come on top,
-up to 40 MiB: the kernel can read them from their files again, so they never make a machine swap.
+NumPy then raises MemoryError. The limit is for the memory of the process itself, and holds within 10 %. Program code
+and mapped captures come on top, up to 40 MiB: the kernel can read them from their files again, so they never make a
+machine swap.
 """
 
 from __future__ import annotations
 
 import os
 import platform
-from contextlib import suppress
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 import click
@@ -20,6 +25,62 @@ import click
 from iscsitrace.cli.units import Size
 from iscsitrace.errors import MemoryShort
 from iscsitrace.wording.amounts import size
+
+_CONFINED: Final = "iscsitrace.is_confined"
+_WRITTEN: Final = "iscsitrace.written"
+
+
+def is_own_process() -> bool:
+    """Whether the command was started as a process, not called by other Python code."""
+    return bool(getattr(click.get_current_context().find_root().command, "is_process", False))
+
+
+def may_write(folder: Path) -> None:
+    """The command goes on to write beneath this folder after :func:`confine`."""
+    click.get_current_context().meta.setdefault(_WRITTEN, []).append(folder)
+
+
+def confine(written: Iterable[Path]) -> None:
+    """Gives up what a command does not need that reads captures and writes beneath these paths: capabilities, programs,
+    other folders, TCP. Only the first call counts, and only in a process of its own; an old kernel has less to refuse.
+    """
+    known = click.get_current_context().meta
+    if is_own_process() and not known.get(_CONFINED):
+        known[_CONFINED] = True
+        from iscsitrace.recording import capture
+
+        capture.confine([*written, *known.get(_WRITTEN, ())])
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopWish:
+    """Whether a signal arrived."""
+
+    def __init__(self) -> None:
+        self.is_there = False
+
+
+@contextmanager
+def wishing() -> Iterator[StopWish]:
+    """Record the first signal; the second raises KeyboardInterrupt. Only the main thread gets signals."""
+    wish = StopWish()
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        if wish.is_there:
+            raise KeyboardInterrupt
+        wish.is_there = True
+
+    previous = {}
+    if threading.current_thread() is threading.main_thread():
+        previous = {number: signal.signal(number, remember) for number in _SIGNALS}
+    try:
+        yield wish
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
 
 _PAGES: Final = Path("/proc/self/statm")
 INSTEAD: Final = (
