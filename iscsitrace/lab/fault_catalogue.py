@@ -22,7 +22,7 @@ from iscsitrace.lab.faults.fault import (
     InGuests,
     Ours,
 )
-from iscsitrace.lab.guests import access_faults, network_faults, program_faults, storage_faults
+from iscsitrace.lab.guests import access_faults, host_faults
 from iscsitrace.lab.guests.initiator import NAME
 from iscsitrace.lab.settings.kinds import COUNT, SHARE, SIZE, TEXT, TIME, one_of
 
@@ -43,7 +43,7 @@ _ROWS = (
         {"direction": FaultDetail(one_of("both", "to-target", "to-initiator"), "both")},
         lasts="12s",
         ours=Ours(ours.black_out),
-        guests=InGuests(network_faults.black_out),
+        guests=InGuests(host_faults.black_out),
     ),
     FaultKind(
         "mtu-hole",
@@ -52,7 +52,7 @@ _ROWS = (
         {"bytes": FaultDetail(SIZE, "1400")},
         lasts="5s",
         ours=Ours(ours.mtu_hole),
-        guests=InGuests(network_faults.mtu_hole),
+        guests=InGuests(host_faults.mtu_hole),
     ),
     FaultKind(
         "ack-loss",
@@ -81,7 +81,7 @@ _ROWS = (
         "initiator",
         lasts="3s",
         ours=Ours(ours.flap),
-        guests=InGuests(network_faults.flap),
+        guests=InGuests(host_faults.flap),
     ),
     FaultKind(
         "rst",
@@ -89,7 +89,7 @@ _ROWS = (
         "initiator",
         lasts="0s",
         ours=Ours(ours.host_fault("reset")),
-        guests=InGuests(network_faults.reset),
+        guests=InGuests(host_faults.connection_reset),
     ),
     FaultKind(
         "small-buffers",
@@ -97,7 +97,7 @@ _ROWS = (
         "initiator",
         {"bytes": FaultDetail(SIZE, "32K")},
         ours=Ours(ours.small_buffers),
-        guests=InGuests(network_faults.small_buffers),
+        guests=InGuests(host_faults.small_buffers),
     ),
     FaultKind(
         "target-restart",
@@ -105,7 +105,7 @@ _ROWS = (
         "target",
         lasts="4s",
         ours=Ours(ours.target_restart, _WITH_TARGET),
-        guests=InGuests(program_faults.target_restart),
+        guests=InGuests(host_faults.target_restart),
     ),
     FaultKind(
         "program-paused",
@@ -114,7 +114,7 @@ _ROWS = (
         {"program": FaultDetail(TEXT, "fio")},
         lasts="4s",
         ours=Ours(ours.program_paused, require=ours.require_workload),
-        guests=InGuests(program_faults.paused),
+        guests=InGuests(host_faults.paused),
     ),
     # the capture
     FaultKind(
@@ -130,7 +130,7 @@ _ROWS = (
         "initiator",
         {"buffer": FaultDetail(SIZE, "256K")},
         lasts="1s",
-        guests=InGuests(program_faults.capture_drops),
+        guests=InGuests(host_faults.capture_drops),
     ),
     # the storage
     FaultKind(
@@ -140,7 +140,7 @@ _ROWS = (
         {**_DISK, "sectors": FaultDetail(TEXT, "all")},
         lasts="2s",
         ours=Ours(ours.storage_errors, _WITH_TARGET),
-        guests=InGuests(storage_faults.errors),
+        guests=InGuests(host_faults.errors),
     ),
     FaultKind(
         "storage-flaky",
@@ -149,7 +149,7 @@ _ROWS = (
         {**_DISK, "up": FaultDetail(TIME, "1s"), "down": FaultDetail(TIME, "1s")},
         lasts="6s",
         ours=Ours(ours.storage_flaky, _WITH_TARGET),
-        guests=InGuests(storage_faults.flaky),
+        guests=InGuests(host_faults.flaky),
     ),
     FaultKind(
         "storage-slow",
@@ -158,7 +158,7 @@ _ROWS = (
         {**_DISK, "by": FaultDetail(TIME, "50ms"), "operation": FaultDetail(one_of("all", "read", "write"), "all")},
         lasts="5s",
         ours=Ours(ours.storage_slow, _WITH_TARGET),
-        guests=InGuests(storage_faults.slow),
+        guests=InGuests(host_faults.slow),
     ),
     FaultKind(
         "storage-full",
@@ -167,7 +167,7 @@ _ROWS = (
         {**_DISK, "bytes": FaultDetail(SIZE, "512K")},
         lasts="30s",
         ours=Ours(ours.storage_full, _WITH_TARGET),
-        guests=InGuests(storage_faults.full),
+        guests=InGuests(host_faults.full),
     ),
     FaultKind(
         "stuck-command",
@@ -177,7 +177,7 @@ _ROWS = (
         lasts="15s",
         ours=Ours(ours.stuck_command),
         guests=InGuests(
-            storage_faults.stuck,
+            host_faults.stuck,
             {
                 "node.session.err_timeo.abort_timeout": "3",
                 "node.session.err_timeo.lu_reset_timeout": "3",
@@ -191,7 +191,7 @@ _ROWS = (
         "initiator",
         lasts="0s",
         ours=Ours(ours.lun_reset, require=ours.require_on_initiator),
-        guests=InGuests(storage_faults.reset),
+        guests=InGuests(host_faults.disk_reset),
     ),
     FaultKind(
         "lun-removed",
@@ -200,7 +200,7 @@ _ROWS = (
         _DISK,
         lasts="0s",
         ours=Ours(ours.lun_removed, _WITH_TARGET),
-        guests=InGuests(storage_faults.removed),
+        guests=InGuests(host_faults.removed),
     ),
     FaultKind(
         "slow-unmap",
@@ -214,7 +214,7 @@ _ROWS = (
         },
         lasts="0s",
         ours=Ours(ours.slow_unmap),
-        guests=InGuests(storage_faults.slow_unmap),
+        guests=InGuests(host_faults.slow_unmap),
     ),
     FaultKind(
         "busy",

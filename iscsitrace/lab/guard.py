@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from iscsitrace.lab import namespaces, ownership, peers, signals
+from iscsitrace.lab import namespaces, own_process, peers
 
 _IN_ORDER = b"."
 _LIMIT_S = 5
@@ -22,12 +22,12 @@ _LOOK_S = 0.05
 @contextmanager
 def guarding() -> Iterator[None]:
     """A guard of this process while the block runs."""
-    command = [sys.executable, "-P", "-m", "iscsitrace.lab.guard", ownership.prefix()]
+    command = [sys.executable, "-P", "-m", "iscsitrace.lab.guard", own_process.prefix()]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
     try:
         yield
     finally:
-        with signals.deferred():
+        with own_process.deferred():
             process.communicate(_IN_ORDER)
 
 
@@ -36,7 +36,7 @@ def main() -> None:
     if sys.stdin.buffer.read():
         return
     end = time.monotonic() + _LIMIT_S
-    while not ownership.is_left_over(sys.argv[1]):
+    while not own_process.is_left_over(sys.argv[1]):
         if time.monotonic() > end:
             return
         time.sleep(_LOOK_S)

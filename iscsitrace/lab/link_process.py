@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from iscsitrace.errors import InputInvalid, TrafficImpossible
-from iscsitrace.lab import signals, traffic, truth_file
+from iscsitrace.lab import own_process, traffic, truth_file
 from iscsitrace.lab.namespaces import Cable, TapDevice
 
 _READY = b"ready\n"
@@ -55,7 +55,7 @@ def linked(cable: Cable, settings: Mapping[str, Any], *, is_prioritized: bool = 
     """
     if cable.taps is None:
         raise InputInvalid("a link needs a cable of TAP devices")
-    with signals.unwinding(), tempfile.TemporaryFile() as errors:
+    with own_process.unwinding(), tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "iscsitrace.lab.link_process"],
             stdin=subprocess.PIPE,
@@ -74,7 +74,7 @@ def linked(cable: Cable, settings: Mapping[str, Any], *, is_prioritized: bool = 
             with _raising_its_error(process, errors):
                 running.log = _ended(process)
         finally:
-            with signals.deferred():
+            with own_process.deferred():
                 process.kill()
                 process.communicate()
     if running.log["failure"]:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from iscsitrace.errors import InputInvalid, IscsitraceError, ToolMissing
-from iscsitrace.lab import interfaces, ownership, signals
+from iscsitrace.lab import interfaces, own_process
 from iscsitrace.lab.interfaces import Interface, InterfacePlan, Pair
 from iscsitrace.lab.places import HERE, NAMESPACES, Place
 
@@ -166,12 +166,12 @@ def network(
         raise InputInvalid(f"a cable ends at {', '.join(sorted(unknown))}, which is not an end")
     require_root()
     remove_leftovers()
-    with signals.unwinding():
+    with own_process.unwinding():
         stack = ExitStack()
         try:
             yield _build(stack, ends, pairs, cable)
         finally:
-            with signals.deferred():
+            with own_process.deferred():
                 stack.close()
 
 
@@ -195,7 +195,7 @@ def _effective_capabilities() -> int:
 
 def remove_leftovers() -> list[str]:
     """Removes namespaces of processes that are gone, and kills what runs in them; returns their names."""
-    leftovers = [name for name in _existing() if ownership.is_left_over(name)]
+    leftovers = [name for name in _existing() if own_process.is_left_over(name)]
     for name in leftovers:
         _remove(name)
     return leftovers
@@ -210,7 +210,7 @@ def _build(
     planned = interfaces.plan(ends, pairs, switches, has_v6=Path("/proc/sys/net/ipv6").exists(), guests=guests)
     made = {}
     for name in ends:
-        namespace = f"{ownership.prefix()}{serial}-{name}"
+        namespace = f"{own_process.prefix()}{serial}-{name}"
         # before it is created: a signal may arrive in between
         stack.callback(_remove, namespace)
         HERE.run("ip", "netns", "add", namespace, package="iproute2", limit_s=10)

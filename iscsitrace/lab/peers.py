@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab import ownership, places
+from iscsitrace.lab import own_process, places
 from iscsitrace.lab.places import Place, Process
 
 TARGET_NAME = "iqn.2001-04.com.example:lab"
@@ -256,7 +256,7 @@ def remove_leftovers() -> list[Path]:
     leftovers = [
         folder
         for folder in Path(tempfile.gettempdir()).glob("iscsitrace-*")
-        if ownership.is_left_over(folder.name) and _is_own(folder)
+        if own_process.is_left_over(folder.name) and _is_own(folder)
     ]
     for folder in leftovers:
         for process_id in _targets_of(folder):
@@ -289,7 +289,7 @@ def _targets_of(folder: Path) -> list[int]:
 def _disk(size_bytes: int) -> Iterator[Path]:
     """A file of zeros in a new folder. Both are removed afterwards."""
     remove_leftovers()
-    with tempfile.TemporaryDirectory(prefix=ownership.prefix()) as folder:
+    with tempfile.TemporaryDirectory(prefix=own_process.prefix()) as folder:
         file = Path(folder, "disk")
         file.touch()
         os.truncate(file, size_bytes)

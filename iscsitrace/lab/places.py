@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from iscsitrace.errors import ToolMissing
-from iscsitrace.lab import signals
+from iscsitrace.lab import own_process
 
 NAMESPACES = Path("/run/netns")
 """Where iproute2 keeps a file for each network namespace."""
@@ -156,7 +156,7 @@ class Place:
         """A program that runs until the block ends, for any reason."""
         command = self.command(program, *arguments, package=package)
         # a file without a name: nothing remains of it, however this process ends
-        with signals.unwinding(), tempfile.TemporaryFile() as log:
+        with own_process.unwinding(), tempfile.TemporaryFile() as log:
             popen = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
@@ -168,7 +168,7 @@ class Place:
             try:
                 yield Process(program, popen, log)
             finally:
-                with signals.deferred():
+                with own_process.deferred():
                     _end_group(popen, stop_signal, stop_limit_s)
 
     def call(self, function: Callable[[], _Result]) -> _Result:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from iscsitrace.errors import TrafficImpossible
-from iscsitrace.lab import signals, truth_file
+from iscsitrace.lab import own_process, truth_file
 
 TRUTH = "truth.json"
 INITIATOR = "initiator"
@@ -55,17 +55,17 @@ def made_in(directory: Path, names: Sequence[str], *, is_forced: bool) -> Iterat
         raise TrafficImpossible(f"cannot make {directory}: {error.strerror}") from error
     names = [*names, TRUTH]
     truth_file.require_new([directory / name for name in names], is_forced=is_forced)
-    with signals.unwinding():
+    with own_process.unwinding():
         _remove_leftovers(directory)
         aside = Path(tempfile.mkdtemp(prefix=_PREFIX, suffix=_SUFFIX, dir=directory))
         lock = _locked(aside)
         try:
             yield aside
-            with signals.deferred():
+            with own_process.deferred():
                 for name in names:
                     (aside / name).replace(directory / name)
         finally:
-            with signals.deferred():
+            with own_process.deferred():
                 shutil.rmtree(aside, ignore_errors=True)
                 os.close(lock)
 

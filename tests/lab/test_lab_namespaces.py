@@ -18,7 +18,7 @@ from typing import Any, Literal
 import pytest
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.lab import guard, namespaces, ownership, signals
+from iscsitrace.lab import guard, namespaces, own_process
 from iscsitrace.lab.guard import guarding
 from iscsitrace.lab.namespaces import EndSettings, LabNetwork, Namespace, network
 from iscsitrace.lab.places import HERE, Place
@@ -353,15 +353,15 @@ def test_a_guard_ends_with_its_block() -> None:
 
 
 def test_a_reused_process_id_is_another_process() -> None:
-    start = ownership.start_ticks(os.getpid())
+    start = own_process.start_ticks(os.getpid())
     ticks_per_s = os.sysconf("SC_CLK_TCK")
     now_s = float(Path("/proc/uptime").read_text().split()[0])
     assert start is not None
     assert 0 <= now_s - start / ticks_per_s < 24 * 3600
-    assert ownership.start_ticks(2**22 + 1) is None  # above the greatest there is
-    assert not ownership.is_left_over(f"{ownership.prefix()}0-one")
-    assert ownership.is_left_over(f"iscsitrace-{os.getpid()}-{start + 1}-0-one")
-    assert not ownership.is_left_over("iscsitrace-notes")
+    assert own_process.start_ticks(2**22 + 1) is None  # above the greatest there is
+    assert not own_process.is_left_over(f"{own_process.prefix()}0-one")
+    assert own_process.is_left_over(f"iscsitrace-{os.getpid()}-{start + 1}-0-one")
+    assert not own_process.is_left_over("iscsitrace-notes")
 
 
 def test_namespaces_need_root(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,7 +407,7 @@ def test_a_signal_during_cleanup_acts_afterwards() -> None:
     done = []
 
     def tidy_up() -> None:
-        with signals.deferred():
+        with own_process.deferred():
             # to this thread: one to the process may be delivered to another thread, and act any time later
             signal.raise_signal(signal.SIGINT)
             done.append(True)

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iscsitrace.errors import ToolMissing
-from iscsitrace.lab import ownership, signals
+from iscsitrace.lab import own_process
 from iscsitrace.lab.places import HERE, require
 
 SUITE = "bookworm"
@@ -118,8 +118,8 @@ def _make(image: Image) -> None:
         # of a process that was killed: no other makes one now
         if folder.name.startswith(_BUILDING):
             shutil.rmtree(folder)
-    building = _cache() / f"{_BUILDING}{ownership.prefix()}"
-    with signals.unwinding():
+    building = _cache() / f"{_BUILDING}{own_process.prefix()}"
+    with own_process.unwinding():
         try:
             building.mkdir()
             new = Image(*(building / file.name for file in (image.root, image.kernel, image.modules)))
@@ -127,7 +127,7 @@ def _make(image: Image) -> None:
             shutil.rmtree(image.root.parent, ignore_errors=True)
             building.rename(image.root.parent)
         finally:
-            with signals.deferred():
+            with own_process.deferred():
                 shutil.rmtree(building, ignore_errors=True)
     for folder in _cache().iterdir():
         if folder != image.root.parent:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from iscsitrace.errors import ToolMissing
-from iscsitrace.lab import ownership, signals
+from iscsitrace.lab import own_process
 from iscsitrace.lab.guests.channel import Channel, GuestClock
 from iscsitrace.lab.guests.image import Image, packed
 from iscsitrace.lab.places import Finished, last_line, require
@@ -165,7 +165,7 @@ class Guest:
         try:
             yield process
         finally:
-            with signals.deferred(), suppress(ToolMissing):
+            with own_process.deferred(), suppress(ToolMissing):
                 process.stop(stop_signal)
 
     def read(self, path: str, offset: int = 0) -> bytes:
@@ -196,8 +196,8 @@ def booted(
 
     QEMU runs in a network namespace, so that it can reach nothing but the device. ToolMissing if it ends.
     """
-    with signals.unwinding(), ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=ownership.prefix())))
+    with own_process.unwinding(), ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=own_process.prefix())))
         initial = folder / "initial.cpio.gz"
         initial.write_bytes(image.modules.read_bytes() + _boot_files(folder))
         ours, of_guest = socket.socketpair()
@@ -226,7 +226,7 @@ def booted(
         try:
             yield Starting(Guest(name, Channel(ours, name), folder / "shell"), folder)
         finally:
-            with signals.deferred():
+            with own_process.deferred():
                 popen.kill()
                 popen.wait()
 

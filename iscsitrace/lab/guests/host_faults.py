@@ -1,7 +1,8 @@
-"""Faults of a target's storage: errors, slowness, no room, a LUN that is removed, commands that get stuck, UNMAP."""
+"""Faults of guests: of their programs, their networks and their disks."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,138 @@ from iscsitrace.lab.guests import targets
 from iscsitrace.lab.guests.faults import Hosts
 from iscsitrace.lab.guests.targets import SECTOR_BYTES, change_table, disk_backing, linear_table
 from iscsitrace.lab.settings.kinds import COUNT
+
+_CAPTURE_PROGRAM = "tcpdump"
+
+
+@contextmanager
+def target_restart(hosts: Hosts, details: Details) -> Iterator[None]:
+    host = details["on"]
+    guest, wanted = hosts.guests[host], hosts.wanted[host]
+    if hosts.program == "lio":
+        targets.stop_lio(guest, wanted.name)
+        try:
+            yield
+        finally:
+            targets.restart_lio(guest, wanted.name)
+    else:
+        targets.stop_tgt(guest)
+        try:
+            yield
+        finally:
+            hosts.until_end.enter_context(targets.tgt(guest, wanted))
+
+
+@contextmanager
+def paused(hosts: Hosts, details: Details) -> Iterator[None]:
+    with _stopped(hosts, details["on"], details["program"]):
+        yield
+
+
+@contextmanager
+def capture_drops(hosts: Hosts, details: Details) -> Iterator[None]:
+    with _stopped(hosts, details["on"], _CAPTURE_PROGRAM):
+        yield
+
+
+@contextmanager
+def _stopped(hosts: Hosts, host: str, program: str) -> Iterator[None]:
+    guest = hosts.guests[host]
+    if guest.run("pkill", "-STOP", "-x", program, is_checked=False).code != 0:
+        raise FaultImpossible(f"no {program} runs at {host}")
+    try:
+        yield
+    finally:
+        guest.run("pkill", "-CONT", "-x", program, is_checked=False)
+
+
+_PACKAGE = "iproute2"
+_CARD = "guest0"
+"""The device of a namespace that its guest's network card is plugged into, and that of its cable."""
+_CABLE = "port0"
+# of a bridge's port: BR_STATE_DISABLED, BR_STATE_FORWARDING
+_DROPPING, _FORWARDING = "0", "3"
+_SOCKETS = "'( sport = :3260 or dport = :3260 )'"
+
+
+@contextmanager
+def black_out(hosts: Hosts, details: Details) -> Iterator[None]:
+    namespace = hosts.namespaces[details["on"]]
+
+    def put_port(state: str) -> None:
+        namespace.run("bridge", "link", "set", "dev", _CARD, "state", state, package=_PACKAGE)
+
+    put_port(_DROPPING)
+    try:
+        yield
+    finally:
+        put_port(_FORWARDING)
+
+
+@contextmanager
+def mtu_hole(hosts: Hosts, details: Details) -> Iterator[None]:
+    namespace = hosts.namespaces[details["on"]]
+    (shown,) = json.loads(namespace.run("ip", "-json", "link", "show", _CARD, package=_PACKAGE).output)
+
+    def limit(mtu_bytes: int) -> None:
+        # a bridge drops what is too large for a port, and tells nobody
+        for device in (_CARD, _CABLE):
+            namespace.run("ip", "link", "set", device, "mtu", str(mtu_bytes), package=_PACKAGE)
+
+    limit(details["bytes"])
+    try:
+        yield
+    finally:
+        limit(shown["mtu"])
+
+
+@contextmanager
+def flap(hosts: Hosts, details: Details) -> Iterator[None]:
+    guest = hosts.guests[details["on"]]
+    # a card that is taken down loses its routes and neighbours, and its addresses of IPv6
+    guest.shell(
+        """
+        sysctl -q -w net.ipv6.conf.eth0.keep_addr_on_down=1 || true
+        ip -4 route show dev eth0 >/run/routes-4
+        ip -6 route show dev eth0 >/run/routes-6
+        ip neigh show dev eth0 nud permanent | sed 's/ PERMANENT.*//' >/run/neighbours
+        ip link set eth0 down
+        """
+    )
+    try:
+        yield
+    finally:
+        guest.shell(
+            """
+            ip link set eth0 up
+            while read -r route; do ip -4 route replace $route dev eth0; done </run/routes-4
+            while read -r route; do ip -6 route replace $route dev eth0; done </run/routes-6
+            while read -r entry; do ip neigh replace $entry dev eth0 nud permanent; done </run/neighbours
+            """
+        )
+
+
+@contextmanager
+def connection_reset(hosts: Hosts, details: Details) -> Iterator[None]:
+    guest = hosts.guests[details["on"]]
+    # it lists what it has ended
+    if not guest.shell(f"ss -K -H -n -t state established {_SOCKETS}").strip():
+        raise FaultImpossible(f"no iSCSI connection to reset at {guest.name}")
+    yield
+
+
+@contextmanager
+def small_buffers(hosts: Hosts, details: Details) -> Iterator[None]:
+    size_bytes = details["bytes"]
+    three = f"'{size_bytes} {size_bytes} {size_bytes}'"
+    hosts.guests[details["on"]].shell(
+        f"""
+        sysctl -q -w net.ipv4.tcp_rmem={three} net.ipv4.tcp_wmem={three}
+        sysctl -q -w net.core.rmem_max={size_bytes} net.core.wmem_max={size_bytes}
+        """
+    )
+    yield
+
 
 _MS = 1_000_000
 _S = 1_000_000_000
@@ -116,7 +249,7 @@ def stuck(hosts: Hosts, details: Details) -> Iterator[None]:
 
 
 @contextmanager
-def reset(hosts: Hosts, _: Details) -> Iterator[None]:
+def disk_reset(hosts: Hosts, _: Details) -> Iterator[None]:
     hosts.initiator.run("sg_reset", "--device", hosts.device)
     yield
 
