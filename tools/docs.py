@@ -43,9 +43,8 @@ from iscsitrace.tables.schema import (
     Column,
 )
 from iscsitrace.wording import amounts
-from iscsitrace.wording.counters import counters
 from iscsitrace.wording.event_kinds import EVENT_KINDS
-from iscsitrace.wording.rules import rules
+from iscsitrace.wording.rules import counters, rules
 from tools import man_page
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -28,13 +28,12 @@ from iscsitrace.tables.schema import (
 )
 from iscsitrace.taps import places
 from iscsitrace.wording import amounts
-from iscsitrace.wording.counters import counters
 from iscsitrace.wording.event_kinds import EVENT_KINDS
 from iscsitrace.wording.headings import HEADINGS as OTHER_HEADINGS
 from iscsitrace.wording.headings import WORDS, known_as
 from iscsitrace.wording.names import like
 from iscsitrace.wording.parts import PARTS, named
-from iscsitrace.wording.rules import login_keys, rules
+from iscsitrace.wording.rules import counters, login_keys, rules
 
 if TYPE_CHECKING:
     from iscsitrace.findings.finding import Problem

@@ -1,6 +1,7 @@
-"""The rules of RFC 7143 that are judged: the core's declaration of each, and what a violation did, as a sentence.
+"""What the core declares: the rules of RFC 7143 that are judged, and the counters of oddities.
 
-The judging is the core's; ``rule_notes.py`` has what a page says beside this.
+The judging is the core's; here is what each rule and counter is, and what a violation did, as a sentence.
+``rule_notes.py`` has what a page says beside this.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from iscsitrace.wording import amounts, scsi_names
 
@@ -87,3 +88,22 @@ def rules() -> Mapping[str, Rule]:
         )
         for row in _core.conformance_rules()
     }
+
+
+class Counter(NamedTuple):
+    """A counter."""
+
+    name: str
+    severity: int
+    """A code of the category ``severity``."""
+    meaning: str
+    """What is counted."""
+    advice: str
+
+
+@cache
+def counters() -> Mapping[str, Counter]:
+    """Every counter by name, in the core's order."""
+    from iscsitrace import _core
+
+    return {counter.name: counter for counter in map(Counter._make, _core.counters())}

@@ -29,7 +29,7 @@ def test_the_core_is_imported_where_a_pass_or_traffic_starts_and_for_what_it_dec
         *("tables/live_pass.py", "tables/memory.py", "tables/ring_pass.py", "tables/schema/declaration.py"),
         "tables/tap_join.py",
         "tables/trace.py",
-        *("wording/command_status.py", "wording/counters.py", "wording/rules.py", "wording/scsi_names.py"),
+        *("wording/command_status.py", "wording/rules.py", "wording/scsi_names.py"),
     ]
 
 

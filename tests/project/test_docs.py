@@ -7,7 +7,7 @@ import pytest
 
 from iscsitrace.cli import COMMANDS
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_CYCLE_COLUMNS, TABLES
-from iscsitrace.wording.counters import counters
+from iscsitrace.wording.rules import counters
 from tools import docs
 
 CLI = (docs.ROOT / "docs" / "cli.md").read_text()
