@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from iscsitrace.plots import experiment, footer, style
+from iscsitrace.plots import experiment, picture, style
 from iscsitrace.studies import charts, records, results, verdicts
 from iscsitrace.studies.definition import ALL_WORLDS, Claim, Definition, Published, load, names
 from iscsitrace.studies.definition_settings import Paper, SettingTable
@@ -354,7 +354,7 @@ def images() -> Iterator[tuple[Path, bytes]]:
             with style.applied():
                 drawn = style.new_figure()
                 experiment.draw(drawn, chart)
-                footer.write_lines(drawn, title, (charts.caption(chart), *chart.notes))
+                picture.write_lines(drawn, title, (charts.caption(chart), *chart.notes))
                 style.write(drawn, stream, "svg")
             yield IMAGES / name, stream.getvalue()
 

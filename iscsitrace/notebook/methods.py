@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from iscsitrace.diagnosis.examination import Diagnosis
     from iscsitrace.fit.points import Fit
     from iscsitrace.plots.kind import Drawing
-    from iscsitrace.plots.subject import PlotSubject
+    from iscsitrace.plots.picture import PlotSubject
 
 ENDINGS = ("png", "svg", "pdf")
 
@@ -146,8 +146,8 @@ def diagnose(trace: TraceTables, sessions: Sequence[int] = ()) -> Diagnosed:
 
 def plot(trace: TraceTables, kind: str, by: str | None, **zoom: Any) -> Picture:
     """See Trace.plot."""
-    from iscsitrace.plots import groups, kinds, subject
-    from iscsitrace.plots.decimation import Detail
+    from iscsitrace.plots import groups, kinds, picture
+    from iscsitrace.plots.marks import Detail
     from iscsitrace.plots.view import Zoom
 
     if kind not in kinds.NAMES:
@@ -160,7 +160,7 @@ def plot(trace: TraceTables, kind: str, by: str | None, **zoom: Any) -> Picture:
     asked = Zoom(**zoom)
     whole = trace.with_tables((*found.tables, *(found.zoomed_tables if asked.has_times else ())))
     drawing = found.drawing(whole, asked, whole.start_ns, Detail(by=by))
-    return Picture(drawing, subject.of_trace(whole, drawing.view))
+    return Picture(drawing, picture.subject_of(whole, drawing.view))
 
 
 def fit(trace: TraceTables, operation: str | None = None) -> Fitted:

@@ -18,8 +18,7 @@ import numpy as np
 
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.data_commands import is_data_command
-from iscsitrace.plots.decimation import even_edges
-from iscsitrace.plots.marks import Array, Spans
+from iscsitrace.plots.marks import Array, Spans, even_edges
 from iscsitrace.plots.view import View, ends_ns
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table

@@ -7,8 +7,8 @@ from typing import Final
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import waits
-from iscsitrace.plots import examples, inline, kinds, style
-from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots import inline, kind, kinds, style
+from iscsitrace.plots.marks import Detail
 from iscsitrace.plots.view import Zoom
 from iscsitrace.relate.jobs.streams import Job
 from iscsitrace.show.document import Plots, Section, SvgPlot
@@ -99,7 +99,7 @@ def wanted(
 ) -> Iterator[tuple[str, str, Zoom]]:
     """Name, kind and zoom of each picture, in the order of the page."""
     connection_count = sum(row["session"] == session for row in trace.connections.rows())
-    found = examples.find(trace.cycles, waits.of_trace(trace.table), session, connection_count, jobs, story)
+    found = kind.examples_of(trace.cycles, waits.of_trace(trace.table), session, connection_count, jobs, story)
     for kind_name in sorted(kinds.NAMES, key=lambda each: kinds.load(each).place):
         for name, zoom in kinds.load(kind_name).pictures(found):
             yield name, kind_name, zoom

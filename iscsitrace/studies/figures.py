@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import iscsitrace
-from iscsitrace.plots import experiment, footer, kinds, style, subject, view
+from iscsitrace.plots import experiment, kinds, style, view
 from iscsitrace.plots import ladder_columns as ladder_curves
-from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.experiment import CourseLine, Look, draw_bars, draw_courses
 from iscsitrace.plots.kinds import ladder
+from iscsitrace.plots.marks import Detail
+from iscsitrace.plots.picture import facts, subject_of_view, write_lines
 from iscsitrace.show.files import written_aside
 from iscsitrace.studies import charts, from_truth, repeats
 from iscsitrace.studies.definition import (
@@ -89,7 +90,7 @@ def draw(
         with style.applied():
             drawn = style.new_figure()
             picture.draw(drawn)
-            footer.write_lines(drawn, picture.title, (picture.how_to_read, *picture.lines))
+            write_lines(drawn, picture.title, (picture.how_to_read, *picture.lines))
             for name in names:
                 _save(directory / name, drawn)
         if picture.rows:
@@ -218,8 +219,8 @@ def _packets(capture: Path, count: int) -> Drawing | None:
     origin_ns = trace.inputs[0]["time_first_ns"]
     seen = view.of_connection(trace.connections, trace.cycles, zoom, origin_ns)
     found = ladder_curves.compute(trace.connections, trace.cycles, trace.segments, trace.pdus, trace.budget, seen)
-    about = subject.describe([str(capture)], trace.connections, trace.coverage, seen)
-    lines = (*(f"Note: {note}" for note in ladder.notes(found)), *footer.facts(about))
+    about = subject_of_view([str(capture)], trace.connections, trace.coverage, seen)
+    lines = (*(f"Note: {note}" for note in ladder.notes(found)), *facts(about))
     return lambda drawn: ladder.draw(drawn, found), lines
 
 
@@ -228,5 +229,5 @@ def _streams(capture: Path) -> Drawing:
     kind = kinds.load("streams")
     trace = iscsitrace.read(capture, tables=kind.tables)
     drawing = kind.drawing(trace, view.Zoom(), trace.inputs[0]["time_first_ns"], Detail())
-    about = subject.describe([str(capture)], trace.connections, trace.coverage, drawing.view)
-    return drawing.draw, (*(f"Note: {note}" for note in drawing.notes), *footer.facts(about))
+    about = subject_of_view([str(capture)], trace.connections, trace.coverage, drawing.view)
+    return drawing.draw, (*(f"Note: {note}" for note in drawing.notes), *facts(about))

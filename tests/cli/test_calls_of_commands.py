@@ -20,7 +20,7 @@ from iscsitrace.cli.read import check, inspect
 from iscsitrace.cli.record import capture
 from iscsitrace.cli.traffic import target
 from iscsitrace.errors import InputInvalid, OutputExists
-from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.marks import Detail
 from iscsitrace.plots.view import Zoom
 from iscsitrace.tables.trace import TraceTables
 from tests.support.tables_by_hand import table

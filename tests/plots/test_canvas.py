@@ -11,8 +11,8 @@ import pytest
 
 import iscsitrace
 from iscsitrace.errors import InputInvalid
-from iscsitrace.plots import kinds, picture, style, subject
-from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots import kinds, picture, style
+from iscsitrace.plots.marks import Detail
 from iscsitrace.plots.picture import PictureSize
 from iscsitrace.plots.view import Zoom
 from iscsitrace.report import figures
@@ -64,7 +64,7 @@ def test_no_text_is_cut_or_hidden_and_legends_have_the_colors(name: str) -> None
                 drawing = kinds.load(kind).drawing(trace, Zoom(), trace.start_ns, Detail())
             except InputInvalid:
                 continue
-            about = subject.of_trace(trace, drawing.view)
+            about = picture.subject_of(trace, drawing.view)
             for size in sizes(name, kind, trace):
                 figure = picture.figure_of(drawing, about, size)
                 with style.applied():

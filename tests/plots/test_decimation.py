@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.plots import decimation
-from iscsitrace.plots.decimation import BarsMaker, Detail, SeriesMaker
-from iscsitrace.plots.marks import Bars
+from iscsitrace.plots import marks
+from iscsitrace.plots.marks import Bars, BarsMaker, Detail, SeriesMaker
 
 SPAN_NS = 1000
 rows = st.lists(st.tuples(st.integers(0, SPAN_NS - 1), st.integers(-50, 50)), max_size=300).map(
@@ -119,7 +118,7 @@ def test_a_view_of_few_nanoseconds_has_no_more_columns_than_these() -> None:
 
 def test_a_clock_that_steps_back_loses_no_row() -> None:
     times, values = np.array([0, 60, 20, 70]), np.array([1, 9, -9, 2])
-    kept = decimation.extremes(times, values, np.array([0, 50, 100]))
+    kept = marks.extremes(times, values, np.array([0, 50, 100]))
     assert kept.tolist() == [0, 1, 2, 3]
 
 
@@ -127,18 +126,18 @@ def test_an_empty_curve_stays_empty() -> None:
     assert len(SeriesMaker(0, 9, None).line()) == 0
     assert len(SeriesMaker(0, 9, np.array([0, 10])).line()) == 0
     assert len(BarsMaker(None).bars()) == 0
-    assert len(decimation.join(Bars(), np.array([0, 10]))) == 0
+    assert len(marks.join(Bars(), np.array([0, 10]))) == 0
 
 
 def test_chunks_cover_every_row_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decimation, "CHUNK_ROWS", 7)
-    covered = [place for rows in decimation.chunks(30) for place in range(30)[rows]]
+    monkeypatch.setattr(marks, "CHUNK_ROWS", 7)
+    covered = [place for rows in marks.chunks(30) for place in range(30)[rows]]
     assert covered == list(range(30))
 
 
 def test_edges_are_exact_for_times_of_today() -> None:
     """A float cannot represent nanoseconds of today's times."""
     start = 1_795_173_189_573_643_191
-    edges = decimation.even_edges(start, start + 1001, 10)
+    edges = marks.even_edges(start, start + 1001, 10)
     assert (int(edges[0]), int(edges[-1])) == (start, start + 1001)
     assert set(np.diff(edges).tolist()) == {100, 101}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from iscsitrace.plots import examples
+from iscsitrace.plots import kind
 from iscsitrace.plots.view import Zoom
 from iscsitrace.relate.jobs.streams import Job
 from tests.support.streams_by_hand import SECOND, Work
@@ -18,8 +18,8 @@ def command(number: int, latency: int | None, moved: int = 512, **columns: Any) 
     return row | {"bytes": moved} | times | columns
 
 
-def found(*rows: dict[str, Any]) -> examples.Examples:
-    return examples.find(*with_waits(rows, {"connection": 2, "time_last_ns": 9_000}), 4, 3, [])
+def found(*rows: dict[str, Any]) -> kind.Examples:
+    return kind.examples_of(*with_waits(rows, {"connection": 2, "time_last_ns": 9_000}), 4, 3, [])
 
 
 def test_the_typical_command_has_the_median_latency_of_those_that_moved_most() -> None:
@@ -59,7 +59,7 @@ def test_the_largest_job_shared_with_other_sessions_is_shown() -> None:
     assert [{run.session for run in job.runs} for job in jobs] == [{0, 1}, {0, 1}, {0}]
 
     def shown(session: int, *of: Job) -> Zoom | None:
-        return examples.find(*with_waits([]), session, 1, of).job
+        return kind.examples_of(*with_waits([]), session, 1, of).job
 
     first, second = (
         Zoom(time_from_ns=start * SECOND, time_to_ns=(start + 1) * SECOND, to_target=False) for start in (1, 5)

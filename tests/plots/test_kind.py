@@ -10,7 +10,7 @@ import pytest
 import iscsitrace
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import kinds, style
-from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.marks import Detail
 from iscsitrace.plots.view import Zoom
 from iscsitrace.tables.trace import TraceTables
 from tests.support.capture_file import write_pcap

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from iscsitrace.plots import style
-from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.groups import CommandGroups
 from iscsitrace.plots.kinds import latency
+from iscsitrace.plots.marks import Detail
 from iscsitrace.plots.view import View
 from tests.support.tables_by_hand import with_waits
 

@@ -17,9 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.plots import decimation, footer, ladder_columns, scales, style, subject, view
+from iscsitrace.plots import ladder_columns, marks, picture, scales, style, view
 from iscsitrace.plots import ladder_columns as ladder_curves
-from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kinds import cycles, ladder, latency, sequence, streams, throughput, time_breakdown, window
 from iscsitrace.plots.kinds import cycles as cycle_curves
 from iscsitrace.plots.kinds import latency as latency_curves
@@ -28,7 +27,7 @@ from iscsitrace.plots.kinds import streams as stream_curves
 from iscsitrace.plots.kinds import throughput as throughput_curves
 from iscsitrace.plots.kinds import time_breakdown as budget_curves
 from iscsitrace.plots.kinds import window as window_curves
-from iscsitrace.plots.marks import Bars, Series, Spans
+from iscsitrace.plots.marks import Bars, Detail, Series, Spans
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.coverage import measure
 from iscsitrace.tables.schema import CATEGORIES
@@ -298,7 +297,7 @@ def test_the_same_arrays_give_the_same_bytes(name: str, file_format: str) -> Non
             figure = style.new_figure()
             curves = make()
             module.draw(figure, curves)
-            footer.write(figure, module.title(curves), subject_of(), module.notes(curves))
+            picture.write_around(figure, module.title(curves), subject_of(), module.notes(curves))
             style.write(figure, stream, file_format)
         return stream.getvalue()
 
@@ -371,7 +370,7 @@ def test_chunks_do_not_change_the_curves(monkeypatch: pytest.MonkeyPatch, detail
     zoomed = View(0, 21 * MS, 35 * MS, (1,), to_target=False)
     for make in (sequence_of, window_of):
         whole = make(zoomed, detail)
-        monkeypatch.setattr(decimation, "CHUNK_ROWS", 1)
+        monkeypatch.setattr(marks, "CHUNK_ROWS", 1)
         parts = make(zoomed, detail)
         monkeypatch.undo()
         for name in vars(whole):
@@ -775,13 +774,13 @@ def test_nothing_to_draw_is_a_one_line_error(make: Any, message: str) -> None:
     assert "\n" not in str(raised.value)
 
 
-def subject_of(**row: Any) -> subject.PlotSubject:
+def subject_of(**row: Any) -> picture.PlotSubject:
     connections = table("connections", CONNECTION | row)
-    return subject.describe(["/data/ring/$a_1$.pcap"], connections, measure(connections), VIEW)
+    return picture.subject_of_view(["/data/ring/$a_1$.pcap"], connections, measure(connections), VIEW)
 
 
-def footer_of(about: subject.PlotSubject) -> str:
-    return "\n".join(footer.facts(about))
+def footer_of(about: picture.PlotSubject) -> str:
+    return "\n".join(picture.facts(about))
 
 
 def test_the_footer_has_the_source_of_the_numbers() -> None:
@@ -809,10 +808,10 @@ def test_footer_has_no_coverage_when_all_is_decoded() -> None:
 
 def test_a_name_cannot_break_a_plot() -> None:
     connections = table("connections", CONNECTION)
-    about = subject.describe(["evil\n$\\frac{$.pcap\x1b"], connections, measure(connections), VIEW)
+    about = picture.subject_of_view(["evil\n$\\frac{$.pcap\x1b"], connections, measure(connections), VIEW)
     figure = style.new_figure()
     with style.applied():
-        footer.write(figure, "$\\frac{$", about)
+        picture.write_around(figure, "$\\frac{$", about)
         figure.draw_without_rendering()
     assert "\x1b" not in footer_of(about)
 

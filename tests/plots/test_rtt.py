@@ -14,8 +14,8 @@ import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import style
-from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kinds import rtt
+from iscsitrace.plots.marks import Detail
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.table import Table
 from tests.support.calls import calls_of, rows_of

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.plots import decimation
-from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots import marks
 from iscsitrace.plots.kinds import sequence
-from iscsitrace.plots.marks import Label
+from iscsitrace.plots.marks import Detail, Label
 from iscsitrace.plots.view import View
 from tests.support.tables_by_hand import table
 
@@ -102,7 +101,7 @@ def test_syn_fin_and_rst_are_noted_at_their_offset() -> None:
 
 @pytest.mark.parametrize("rows", [1 << 20, 20])
 def test_the_first_24_notes_are_shown(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(decimation, "CHUNK_ROWS", rows)
+    monkeypatch.setattr(marks, "CHUNK_ROWS", rows)
     found = curves(*(data(100 + number, number, 0, "empty", flags=RST) for number in range(26)))
     assert [note.value for note in found.notes] == list(range(24))
 
@@ -135,7 +134,7 @@ def test_a_duplicate_ack_repeats_offset_and_window_without_data_or_flags() -> No
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
 def test_a_duplicate_ack_is_found_across_chunks(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(decimation, "CHUNK_ROWS", rows)
+    monkeypatch.setattr(marks, "CHUNK_ROWS", rows)
     found = curves(
         ack(100, 0, 5000), ack(110, 10, 6000), ack(120, 10, 6000), ack(130, 20, 6000), ack(140, 0, 5000)
     )  # fmt: skip

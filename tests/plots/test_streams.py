@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import iscsitrace
-from iscsitrace.plots import decimation, kinds, style
-from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots import kinds, marks, style
 from iscsitrace.plots.kinds import streams
-from iscsitrace.plots.marks import Series
+from iscsitrace.plots.marks import Detail, Series
 from iscsitrace.plots.view import View, Zoom
 from tests.support.capture_file import write_pcap
 from tests.support.conversation import Conversation, Session
@@ -34,7 +33,7 @@ def points(line: Any) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
 def test_a_stream_carries_what_was_sent_in_its_direction(monkeypatch: pytest.MonkeyPatch, rows: int) -> None:
-    monkeypatch.setattr(decimation, "CHUNK_ROWS", rows)
+    monkeypatch.setattr(marks, "CHUNK_ROWS", rows)
     found = streams.compute(
         table(
             "segments",

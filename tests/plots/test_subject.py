@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from iscsitrace.plots import subject
+from iscsitrace.plots import picture
 from iscsitrace.plots.view import View
 from iscsitrace.tables.coverage import measure
 from tests.support.tables_by_hand import table
@@ -27,15 +27,15 @@ SECOND = FIRST | {"connection": 1, "rtt_to_initiator_min_ns": 40, "stream_bytes_
 OTHER = FIRST | {"connection": 2, "rtt_to_initiator_min_ns": 1}
 
 
-def described(connections: tuple[int, ...], *rows: dict[str, Any]) -> subject.PlotSubject:
+def described(connections: tuple[int, ...], *rows: dict[str, Any]) -> picture.PlotSubject:
     made = table("connections", *rows)
     view = View(origin_ns=7, start_ns=10, end_ns=20, connections=connections)
-    return subject.describe(["/data/lab/run/a.pcap", "b.pcap"], made, measure(made), view)
+    return picture.subject_of_view(["/data/lab/run/a.pcap", "b.pcap"], made, measure(made), view)
 
 
 def test_one_connection_has_its_rtts_and_tap() -> None:
     found = described((0,), FIRST, SECOND, OTHER)
-    assert found == subject.PlotSubject(
+    assert found == picture.PlotSubject(
         captures=("run/a.pcap", "b.pcap"),
         origin_ns=7,
         connections=("0: [fd00::1]:40000 - 10.0.0.2:3260",),

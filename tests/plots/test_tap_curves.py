@@ -9,10 +9,10 @@ import pytest
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import style
-from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kind import view_of_commands, view_of_data_commands
 from iscsitrace.plots.kinds import legs, load, path
 from iscsitrace.plots.ladder_columns import lost_beyond
+from iscsitrace.plots.marks import Detail
 from iscsitrace.plots.scales import duration
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.trace import read

@@ -14,9 +14,8 @@ import iscsitrace
 from iscsitrace import Trace
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import kinds, style, timeline
-from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kinds import events as lanes
-from iscsitrace.plots.marks import Spans
+from iscsitrace.plots.marks import Detail, Spans
 from iscsitrace.plots.timeline import LAYERS, SORTS
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.wording.event_kinds import EVENT_KINDS

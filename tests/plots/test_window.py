@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kinds import window
+from iscsitrace.plots.marks import Detail
 from iscsitrace.plots.view import View
 from tests.support.tables_by_hand import table
 

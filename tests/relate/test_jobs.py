@@ -18,7 +18,7 @@ from iscsitrace.diagnosis.examination import examine
 from iscsitrace.events import derived
 from iscsitrace.findings import NEEDED
 from iscsitrace.plots import kinds
-from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.marks import Detail
 from iscsitrace.relate.jobs import streams
 from iscsitrace.relate.jobs.streams import Job, jain
 from iscsitrace.report import captures, figures

@@ -9,7 +9,7 @@ import pytest
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import inline, kinds
-from iscsitrace.plots.decimation import Detail
+from iscsitrace.plots.marks import Detail
 from iscsitrace.report import figures
 
 
@@ -42,7 +42,7 @@ def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinds, "load", known.__getitem__)
     monkeypatch.setattr("iscsitrace.measure.waits.of_trace", lambda source: None)
     monkeypatch.setattr(
-        "iscsitrace.plots.examples.find",
+        "iscsitrace.plots.kind.examples_of",
         lambda cycles, waited, session, count, jobs, story: f"{session}, {count}",
     )
     monkeypatch.setattr(inline, "draw", lambda figure, prefix, looks: SimpleNamespace(svg=prefix, axes=[]))

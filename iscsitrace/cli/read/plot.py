@@ -20,8 +20,7 @@ from iscsitrace.show.line import say
 
 if TYPE_CHECKING:
     from iscsitrace.plots.kind import Drawing
-    from iscsitrace.plots.picture import PictureSize
-    from iscsitrace.plots.subject import PlotSubject
+    from iscsitrace.plots.picture import PictureSize, PlotSubject
     from iscsitrace.tables.trace import TraceTables
 
 _PICTURES = ("png", "svg", "pdf")
@@ -149,8 +148,8 @@ def command(
     if path is not None:
         _check_output(path, kind, capture_input.sources, is_forced)
     trace = _read(kind, capture_input, cycles, path)
-    from iscsitrace.plots import subject
-    from iscsitrace.plots.decimation import Detail
+    from iscsitrace.plots import picture
+    from iscsitrace.plots.marks import Detail
     from iscsitrace.plots.picture import PictureSize
     from iscsitrace.plots.view import Zoom
 
@@ -168,7 +167,7 @@ def command(
     # xplot zooms by itself: keep all of the time, and more detail
     detail = Detail(limit=200_000, columns=50_000) if is_xplot else Detail(top=top or _TOP_MAX, by=by)
     drawing = kinds.load(kind).drawing(trace, zoom, origin_ns, detail)
-    about = subject.of_trace(trace, drawing.view)
+    about = picture.subject_of(trace, drawing.view)
     size = PictureSize(width_in, height_in, dpi)
     if path is None:
         _show(drawing, about, size)
@@ -228,11 +227,11 @@ def _write_xplot(path: Path, drawing: Drawing, about: PlotSubject) -> None:
 
 
 def _show(drawing: Drawing, about: PlotSubject, size: PictureSize) -> None:
-    from iscsitrace.plots import picture, style, windows
+    from iscsitrace.plots import picture, style
 
     with style.applied():
-        figure = windows.open_figure(*size.of(drawing))
+        figure = picture.open_figure(*size.of(drawing))
         if figure is None:
             raise ToolMissing("no window can be opened here: no display, or no GUI toolkit; write a file with -o")
         picture.draw(figure, drawing, about)
-        windows.wait()
+        picture.show_windows()

@@ -14,10 +14,8 @@ from iscsitrace.measure import connection_counts
 from iscsitrace.measure.connection_counts import ConnectionCounts
 from iscsitrace.measure.data_commands import is_whole_transfer
 from iscsitrace.plots import style
-from iscsitrace.plots.decimation import Detail, even_edges
-from iscsitrace.plots.examples import Examples
-from iscsitrace.plots.kind import Kind, view_of_data_commands, with_events
-from iscsitrace.plots.marks import Array
+from iscsitrace.plots.kind import Examples, Kind, view_of_data_commands, with_events
+from iscsitrace.plots.marks import Array, Detail, even_edges
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
 from iscsitrace.plots.view import View, Zoom, picked_cycles
 from iscsitrace.tables.numbers import grouped

@@ -17,9 +17,8 @@ from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.operations import by_operation
 from iscsitrace.measure.waits import Waits
 from iscsitrace.plots import style
-from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kind import Kind, view_of_data_commands, whole_session, with_events
-from iscsitrace.plots.marks import Array
+from iscsitrace.plots.marks import Array, Detail
 from iscsitrace.plots.scales import DurationAxis, TimeAxis, duration, size
 from iscsitrace.plots.view import View, picked_cycles, seen_cycles
 from iscsitrace.tables.table import Table

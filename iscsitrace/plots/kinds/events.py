@@ -13,9 +13,8 @@ from matplotlib.figure import Figure
 from iscsitrace.errors import InputInvalid
 from iscsitrace.events import derived, selection
 from iscsitrace.plots import style, timeline
-from iscsitrace.plots.decimation import Detail
 from iscsitrace.plots.kind import Kind, whole_session, with_events
-from iscsitrace.plots.marks import Spans
+from iscsitrace.plots.marks import Detail, Spans
 from iscsitrace.plots.scales import TimeAxis
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.relate import stories

@@ -13,11 +13,9 @@ from matplotlib.ticker import MaxNLocator
 
 from iscsitrace.measure import waits
 from iscsitrace.plots import ladder_columns, style
-from iscsitrace.plots.decimation import Detail
-from iscsitrace.plots.examples import Examples
-from iscsitrace.plots.kind import Kind, view_of_commands, view_of_connection
+from iscsitrace.plots.kind import Examples, Kind, view_of_commands, view_of_connection
 from iscsitrace.plots.ladder_columns import NO_TIME, Ladder, LadderPackets, Middle, Pdu
-from iscsitrace.plots.marks import Array
+from iscsitrace.plots.marks import Array, Detail
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.plots.view import View, Zoom, picked_cycles
 from iscsitrace.tables.trace import TraceTables

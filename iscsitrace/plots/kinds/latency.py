@@ -18,10 +18,9 @@ from iscsitrace.measure import outliers, waits
 from iscsitrace.measure.by_subject import medians as medians_of
 from iscsitrace.measure.waits import UNKNOWN, Waits
 from iscsitrace.plots import groups, style
-from iscsitrace.plots.decimation import Detail, even_edges, extremes
 from iscsitrace.plots.groups import OPERATION, CommandGroups
 from iscsitrace.plots.kind import Kind, whole_session, with_events
-from iscsitrace.plots.marks import Array, Series
+from iscsitrace.plots.marks import Array, Detail, Series, even_edges, extremes
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.table import Table

@@ -13,9 +13,8 @@ from matplotlib.ticker import FuncFormatter
 from iscsitrace.errors import InputInvalid
 from iscsitrace.measure.data_commands import is_transfer
 from iscsitrace.plots import style
-from iscsitrace.plots.decimation import Detail, even_edges
 from iscsitrace.plots.kind import Kind, view_of_data_commands
-from iscsitrace.plots.marks import Array
+from iscsitrace.plots.marks import Array, Detail, even_edges
 from iscsitrace.plots.scales import TimeAxis, duration, size
 from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.table import Table

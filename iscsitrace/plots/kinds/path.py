@@ -10,9 +10,8 @@ from matplotlib.ticker import FuncFormatter
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import style
-from iscsitrace.plots.decimation import Detail, even_edges, extremes
 from iscsitrace.plots.kind import Kind
-from iscsitrace.plots.marks import Array, Series
+from iscsitrace.plots.marks import Array, Detail, Series, even_edges, extremes
 from iscsitrace.plots.scales import TimeAxis, duration
 from iscsitrace.plots.view import View
 from iscsitrace.tables.trace import TraceTables

@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import path
 from iscsitrace.plots import style
-from iscsitrace.plots.decimation import Detail, even_edges
 from iscsitrace.plots.kind import Kind, view_of_streams, whole_session, with_events
-from iscsitrace.plots.marks import Array
+from iscsitrace.plots.marks import Array, Detail, even_edges
 from iscsitrace.plots.scales import DurationAxis, TimeAxis, duration
 from iscsitrace.plots.view import View
 from iscsitrace.tables.nulls import numbers_of

@@ -13,10 +13,8 @@ from matplotlib.transforms import ScaledTranslation
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import command_strip, style, xplot
-from iscsitrace.plots.decimation import BarsMaker, Detail, SeriesMaker, chunks
-from iscsitrace.plots.examples import Examples
-from iscsitrace.plots.kind import Kind, at_sender, view_of_connection, with_events
-from iscsitrace.plots.marks import Array, Bars, Label, Series
+from iscsitrace.plots.kind import Examples, Kind, at_sender, view_of_connection, with_events
+from iscsitrace.plots.marks import Array, Bars, BarsMaker, Detail, Label, Series, SeriesMaker, chunks
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.schema import CATEGORIES

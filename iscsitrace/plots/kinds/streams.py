@@ -14,10 +14,8 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import busy
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.plots import style
-from iscsitrace.plots.decimation import Detail, SeriesMaker, chunks, even_edges
-from iscsitrace.plots.examples import Examples
-from iscsitrace.plots.kind import Kind, view_of_streams, with_events
-from iscsitrace.plots.marks import Array, Series
+from iscsitrace.plots.kind import Examples, Kind, view_of_streams, with_events
+from iscsitrace.plots.marks import Array, Detail, Series, SeriesMaker, chunks, even_edges
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.relate.jobs import streams as jobs

@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import waits
 from iscsitrace.plots import steps, style
-from iscsitrace.plots.decimation import Detail, chunks
 from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.kinds.time_breakdown import idle_share
-from iscsitrace.plots.marks import Array
+from iscsitrace.plots.marks import Array, Detail, chunks
 from iscsitrace.plots.scales import ByteAxis, TimeAxis, step_note
 from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.nulls import known

@@ -16,10 +16,9 @@ from iscsitrace.measure.budget import PARTS, of_cycles, over_time, rows_of
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.intervals import merged
 from iscsitrace.plots import groups, steps, style
-from iscsitrace.plots.decimation import TOP, Detail
 from iscsitrace.plots.groups import TITLES, CommandGroups
 from iscsitrace.plots.kind import Kind, whole_session, with_events
-from iscsitrace.plots.marks import Array
+from iscsitrace.plots.marks import TOP, Array, Detail
 from iscsitrace.plots.scales import TimeAxis, duration, step_note
 from iscsitrace.plots.steps import edges
 from iscsitrace.plots.view import View, picked_cycles

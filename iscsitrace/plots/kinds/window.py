@@ -13,9 +13,8 @@ from matplotlib.patheffects import Normal, Stroke
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import command_strip, style, xplot
-from iscsitrace.plots.decimation import Detail, SeriesMaker, chunks, extremes
 from iscsitrace.plots.kind import Kind, view_of_connection, whole_session, with_events
-from iscsitrace.plots.marks import Array, Series, Spans
+from iscsitrace.plots.marks import Array, Detail, Series, SeriesMaker, Spans, chunks, extremes
 from iscsitrace.plots.scales import ByteAxis, TimeAxis
 from iscsitrace.plots.view import View
 from iscsitrace.tables.table import Table, null_value
