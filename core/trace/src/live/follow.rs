@@ -69,6 +69,18 @@ impl Followed {
         Ok(Self { path: path.to_owned(), file, read_bytes: 0, state })
     }
 
+    /// Opens the next file of a ring, which may have been compressed since it was found.
+    ///
+    /// # Errors
+    /// As of `open`.
+    pub fn open_next(path: &Path, state: FollowState) -> io::Result<Self> {
+        Self::open(path, state.clone()).or_else(|error| {
+            let mut compressed = path.as_os_str().to_owned();
+            compressed.push(".zst");
+            if error.kind() == io::ErrorKind::NotFound { Self::open(Path::new(&compressed), state) } else { Err(error) }
+        })
+    }
+
     fn change(&self) -> io::Result<Option<Change>> {
         let own = self.file.metadata()?;
         if own.len() < self.read_bytes {
@@ -206,6 +218,15 @@ mod tests {
         assert_eq!(next_of_ring(&first), Some(second.clone()));
         let third = folder.write("a_00003_20261121190200.pcapng", b"third");
         assert_eq!(next_of_ring(&second), Some(third));
+    }
+
+    #[test]
+    fn the_next_file_of_a_ring_may_be_compressed_before_it_is_opened() {
+        let folder = Folder::new("renamed");
+        let compressed = folder.write("a_00002_20261121190100.pcapng.zst", b"second");
+        let next = |name: &str| Followed::open_next(&folder.0.join(name), FollowState::default());
+        assert_eq!(next("a_00002_20261121190100.pcapng").unwrap().path, compressed);
+        assert_eq!(next("a_00003_20261121190200.pcapng").unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

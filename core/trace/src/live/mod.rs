@@ -314,7 +314,7 @@ impl Live {
     /// Continues with the next file of a ring.
     fn follow(&mut self, path: PathBuf) -> Result<(), CaptureError> {
         let name = path.display().to_string();
-        match Followed::open(&path, self.state.clone()) {
+        match Followed::open_next(&path, self.state.clone()) {
             Ok(followed) => {
                 self.read_ahead = ReadAhead::start(Box::new(followed), self.settings.buffer_bytes);
                 while !self.read_ahead.wait(FILE_HEADER_BYTES, LAG_NONE) && !self.is_stopped {}
