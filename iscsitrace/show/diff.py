@@ -217,9 +217,9 @@ def _breakdown(a: Side, b: Side) -> Section:
             BY_NAME[part].label,
             cells.percent(a.share(part)),
             cells.percent(b.share(part)),
-            cells.milliseconds(round(one)),
-            cells.milliseconds(round(other)),
-            cells.milliseconds(round(other - one)),
+            cells.milliseconds(one),
+            cells.milliseconds(other),
+            cells.milliseconds(other - one),
         )
         for part, (one, other) in costs.items()
     ]
