@@ -36,10 +36,8 @@ class Tasks:
 
 def of_view(cycles: Table, view: View) -> Tasks:
     """The commands in flight in a view; one of which no end is known lasts until the end of the view."""
-    starts, ends = cycles.raw("command_first_ns"), np.full(len(cycles), view.end_ns)
-    for name in ("end_ns", "status_ns"):
-        ends = np.where(known(cycles, name), cycles.raw(name), ends)
-    has_end = known(cycles, "end_ns") | known(cycles, "status_ns")
+    starts, has_end = cycles.raw("command_first_ns"), known(cycles, "end_ns")
+    ends = np.where(has_end, cycles.raw("end_ns"), view.end_ns)
     places = np.flatnonzero(seen_cycles(cycles, view, np.where(has_end, ends, starts)))
     seen, starts, ends = cycles.select(places), starts[places], ends[places]
     if len(seen) > TASK_LIMIT:

@@ -14,8 +14,8 @@ VIEW = View(origin_ns=0, start_ns=100, end_ns=4_100, connections=(0,))
 
 
 def command(number: int, start_ns: int, end_ns: int | None, **columns: Any) -> dict[str, Any]:
-    row = {"cycle": number, "connection": 0, "operation": "read", "command_first_ns": start_ns, "status_ns": end_ns}
-    return row | columns
+    times = {"command_first_ns": start_ns, "status_ns": end_ns, "end_ns": end_ns}
+    return {"cycle": number, "connection": 0, "operation": "read"} | times | columns
 
 
 def test_a_command_without_a_status_lasts_until_the_end_of_the_view() -> None:
