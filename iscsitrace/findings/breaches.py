@@ -122,12 +122,12 @@ def _is_before(each: Violated, time_ns: int) -> bool:
     return each.time_ns is not None and each.time_ns <= time_ns
 
 
-def sentence_of(each: Violated, start_ns: int) -> str:
+def sentence_of(each: Violated, start_ns: int, what: str = "") -> str:
     """``The target asked for 28672 bytes in an R2T; MaxBurstLength is 16384 (rule D5, 3 times, first at 0.04 s)``: a
-    sentence with its full stop. ``start_ns`` is the start of the capture.
+    sentence with its full stop. ``start_ns`` is the start of the capture, and ``what`` says more of what was done.
     """
     first = "" if each.time_ns is None else wording.seconds(each.time_ns - start_ns)
-    return f"{each.what} (rule {each.rule.name}, {wording.times_since(each.count, first)})."
+    return f"{what or each.what} (rule {each.rule.name}, {wording.times_since(each.count, first)})."
 
 
 def loses_data(found: Sequence[Violated]) -> bool:
@@ -230,15 +230,14 @@ def _answer_before(history: History, worst: Violated) -> dict[str, Any] | None:
 
 
 def _sentence(history: History, worst: Violated, answer: dict[str, Any] | None) -> str:
-    text = sentence_of(worst, history.start_ns)
     commands = history.cycles.select(np.isin(history.cycles.raw("cycle"), worst.cycles))
     if answer is None or worst.time_ns is None or not len(commands):
-        return text
-    done = (
+        return sentence_of(worst, history.start_ns)
+    what = (
         f"The target went on with {statuses.in_words(commands)} {wording.time(worst.time_ns - answer['response_ns'])} "
         f"after it had answered the {answer['function_text']} that ended {'it' if len(commands) == 1 else 'them'}"
     )
-    return text.replace(worst.what, done, 1)
+    return sentence_of(worst, history.start_ns, what)
 
 
 def _followed(history: History, worst: Violated, loss: SessionLoss | None, frozen: _Frozen | None) -> Iterator[str]:

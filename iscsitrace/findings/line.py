@@ -65,8 +65,10 @@ def _observe(case: Case, *, is_shared: bool) -> Observation | None:
     queue = f" Packets typically wait {wording.time(found.queue_ns)} in its queue." if found.queue_ns else ""
     way = f" to the {ways[0]}" if len(ways) == 1 else ""
     both = "" if way else " both ways"
-    alone = line.main_spans(transfers.starts, transfers.ends, np.zeros(1, dtype=np.intp))
-    span = times.together(case.sessions[0]) if is_shared else alone[0]
+    if is_shared:
+        span = times.together(case.sessions[0])
+    else:
+        (span,) = line.main_spans(transfers.starts, transfers.ends, np.zeros(1, dtype=np.intp))
     since, has_ended = _when(span, case)
     since += f", at {rate(found)}"
     if is_shared:
