@@ -1,4 +1,4 @@
-"""Where output goes: text into a file by ``-o``, and progress and notes nowhere by ``-q``."""
+"""Where output goes: text and pictures into a file by ``-o``, and progress and notes nowhere by ``-q``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,12 @@ QUIET_HELP: Final = "Show no progress and no notes."
 def quiet(text: str = QUIET_HELP) -> Callable[[Function], Function]:
     """Add ``-q``, which the command gets as ``is_quiet``; ``text`` is its help."""
     return click.option("-q", "--quiet", "is_quiet", is_flag=True, help=text)
+
+
+def takes_picture(text: str) -> Callable[[Function], Function]:
+    """Add ``-o``, which a command that draws gets as ``path``; ``text`` is its help."""
+    file = click.Path(path_type=Path, dir_okay=False)
+    return click.option("-o", "--output", "path", type=file, metavar="FILE", help=text)
 
 
 def print_csv(rows: Table) -> None:

@@ -1,7 +1,7 @@
 """Removes what a killed process leaves behind, as soon as it is gone.
 
 ``python -m iscsitrace.lab.guard PREFIX`` waits until its standard input ends, which the process of that prefix
-(`lab.ownership`) holds. A process that ends in order has removed everything itself, and says so by a byte.
+(`lab.own_process`) holds. A process that ends in order has removed everything itself, and says so by a byte.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import click
 
 from iscsitrace.cli.options import CaptureInput, as_json, files_of
-from iscsitrace.cli.output import writes_text
+from iscsitrace.cli.output import takes_picture, writes_text
 from iscsitrace.cli.read import model_fit, model_options
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import ByteRate, Share
@@ -53,14 +53,7 @@ PREDICT_SECTIONS = model_options.sections(has_several=True)
 )
 @click.argument("operation", type=click.Choice(("read", "write")), required=False)
 @model_options.takes_fit
-@click.option(
-    "-o",
-    "--output",
-    "path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write a chart: NAME.png, NAME.svg or NAME.pdf.",
-)
+@takes_picture("Write a chart: NAME.png, NAME.svg or NAME.pdf.")
 @click.option("--force", "is_forced", is_flag=True, help="Overwrite the file if it exists.")
 @as_json
 def _predict(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from iscsitrace.cli.options import CaptureInput, takes_captures
+from iscsitrace.cli.output import takes_picture
 from iscsitrace.cli.sections import SectionedCommand
 from iscsitrace.cli.units import Moment, Quantity
 from iscsitrace.errors import InputInvalid, ToolMissing
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 _PICTURES = ("png", "svg", "pdf")
 _XPLOT = "xpl"
 _TOP_MAX = 8
-"""More lines or bars are not told apart: ``decimation.TOP``, which needs NumPy."""
+"""More lines or bars are not told apart: ``marks.TOP``, which needs NumPy."""
 _BY = ("lun", "operation", "session", "connection")
 """``groups.TITLES``, likewise."""
 _SIDE_IN = click.FloatRange(3, 30)
@@ -78,14 +79,7 @@ class PlotCommand(SectionedCommand):
 )
 @click.argument("kind", type=_KindName(kinds.NAMES), metavar="KIND")
 @takes_captures
-@click.option(
-    "-o",
-    "--output",
-    "path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="NAME.png, NAME.svg or NAME.pdf; NAME.xpl for xplot (sequence and window).",
-)
+@takes_picture("NAME.png, NAME.svg or NAME.pdf; NAME.xpl for xplot (sequence and window).")
 @click.option("--show", "has_window", is_flag=True, help="Open a window instead of writing a file.")
 @click.option("--force", "is_forced", is_flag=True, help="Overwrite the file if it exists.")
 @click.option(
