@@ -20,10 +20,10 @@ from iscsitrace.wording.quantities import PACE, RATE, SHARE, SIZE, TIME, TIMES, 
 _ISO_DATE = re.compile(
     r"\d{4}-?\d\d-?\d\d(?:[T ]\d\d(?::?\d\d(?::?\d\d([.,]\d{1,9})?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?", re.ASCII
 )
+_NUMBER = re.compile(r"\d+(\.\d{1,9})?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST_EPOCH_S = 10**8
-"""Of a bare number: a smaller one would be a date before March 1973, and is a time after the first packet without its
-unit."""
+"""Of a bare number: a smaller one would be a date before March 1973, and is seconds after the first packet."""
 
 
 Quantity = click.ParamType[Any]
@@ -64,7 +64,7 @@ class Typed(Quantity):
 
 
 class Duration(Typed):
-    """A time with its unit, to nanoseconds."""
+    """A time, to nanoseconds."""
 
     def __init__(self) -> None:
         super().__init__(TIME)
@@ -107,7 +107,7 @@ class Moment:
 
 
 class When(Quantity):
-    """A moment: ``12.5s`` after the first packet, or absolute as ISO 8601 (UTC without a zone) or epoch seconds."""
+    """A moment: ``12.5`` s after the first packet, or absolute as ISO 8601 (UTC without a zone) or epoch seconds."""
 
     name = "WHEN"
 
@@ -115,17 +115,23 @@ class When(Quantity):
         """The moment; fails with a line that says how to write one."""
         if isinstance(value, Moment):
             return value
-        relative = parse_quantity(value, TIMES)
+        text = value.strip()
+        relative = None if _is_date(text) else parse_quantity(text, TIMES)
         if relative is not None:
             return Moment(relative, is_relative=True)
         try:
-            return Moment(_absolute_ns(value.strip()), is_relative=False)
+            return Moment(_absolute_ns(text), is_relative=False)
         except (ValueError, InvalidOperation, OverflowError):
             self.fail(
                 f"{value!r} is not a moment like 12.5s (after the first packet), 2026-11-20T11:13:10Z or epoch seconds",
                 param,
                 ctx,
             )
+
+
+def _is_date(text: str) -> bool:
+    is_epoch = _NUMBER.fullmatch(text) is not None and Decimal(text) >= _LEAST_EPOCH_S
+    return is_epoch or _ISO_DATE.fullmatch(text) is not None
 
 
 def _absolute_ns(text: str) -> int:
@@ -135,10 +141,8 @@ def _absolute_ns(text: str) -> int:
         whole = whole.replace(tzinfo=UTC) if whole.tzinfo is None else whole
         found = (whole - _EPOCH) // timedelta(seconds=1) * TIMES["s"]
         found += int(fraction[1:].ljust(9, "0"))
-    elif re.fullmatch(r"\d+(\.\d{1,9})?", text, re.ASCII):
+    elif _NUMBER.fullmatch(text):
         found = int(Decimal(text) * TIMES["s"])
-        if found < _LEAST_EPOCH_S * TIMES["s"]:
-            raise ValueError(text)
     else:
         raise ValueError(text)
     if not -(1 << 63) <= found < 1 << 63:
