@@ -186,7 +186,7 @@ def _numbers(values: Iterable[int | None], dtype: str) -> Array:
 
 
 def _broken(each: Violated) -> str:
-    often = f", {each.count:,} times" if each.count > 1 else ""
+    often = f", {each.rule.often(each.count)}" if each.count > 1 else ""
     return f"{each.what[0].lower()}{each.what[1:]} (rule {each.rule.name}{often})"
 
 

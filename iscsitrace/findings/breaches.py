@@ -127,7 +127,7 @@ def sentence_of(each: Violated, start_ns: int, what: str = "") -> str:
     sentence with its full stop. ``start_ns`` is the start of the capture, and ``what`` says more of what was done.
     """
     first = "" if each.time_ns is None else wording.seconds(each.time_ns - start_ns)
-    return f"{what or each.what} (rule {each.rule.name}, {wording.times_since(each.count, first)})."
+    return f"{what or each.what} (rule {each.rule.name}, {each.rule.often(each.count, first)})."
 
 
 def loses_data(found: Sequence[Violated]) -> bool:
@@ -278,8 +278,8 @@ def _others(side: str, every: Sequence[Violated], told: Sequence[Violated]) -> s
         return ""
     named = []
     for group in rest[:_NAMED]:
-        count = sum(each.count for each in group)
-        named.append(f"rule {group[0].rule.name} ({'once' if count == 1 else f'{count:,} times'})")
+        rule = group[0].rule
+        named.append(f"rule {rule.name} ({rule.often(sum(each.count for each in group))})")
     if len(rest) > _NAMED:
         named.append(f"{len(rest) - _NAMED} more")
     return f"The {side} {'also broke' if side == worst.side else 'broke'} {listed(named)}."

@@ -19,13 +19,12 @@ from iscsitrace.measure.session import frames_in
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
+from iscsitrace.wording.rules import ALWAYS_WRONG
 from iscsitrace.wording.sentences import capital
 
 # --- digest_errors
 
 _DIGEST_COUNTERS: Final = {"header_digest_error": "header", "data_digest_error": "data"}
-_ALWAYS_WRONG: Final = "D21"
-"""The rule of RFC 7143 that a side breaks which computes digests wrongly."""
 _SENDERS: Final = {"initiator": "digest_errors_to_target", "target": "digest_errors_to_initiator"}
 
 
@@ -44,7 +43,7 @@ def _digests(case: Case) -> Observation | None:
     # the bytes changed before they passed the capture point
     side = f"the {senders[0]}, or the path between it and the capture point" if len(senders) == 1 else None
     frames = [row["first_frame"] for row in rows]
-    always = breaches.of_case(case, _ALWAYS_WRONG)
+    always = breaches.of_case(case, ALWAYS_WRONG)
     if always:
         # corruption on the way would spare some of them
         text = f"{breaches.sentence_of(always[0], case.groups.start_ns)} {capital(text)}"

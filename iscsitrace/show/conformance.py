@@ -146,7 +146,7 @@ def _lines(group: Sequence[Violated], start_ns: int) -> Iterator[str]:
     first = min(group, key=lambda each: (each.time_ns is None, each.time_ns or 0))
     rule, count = first.rule, sum(each.count for each in group)
     at = "" if first.time_ns is None else f"{cells.seconds(first.time_ns - start_ns)} s"
-    yield f"  {rule.name} ({rule.severity}, {_sections(rule)}), {amounts.times_since(count, at)}: {first.what}."
+    yield f"  {rule.name} ({rule.severity}, {_sections(rule)}), {rule.often(count, at)}: {first.what}."
     places = []
     sessions = sorted({each.session for each in group if each.session is not None})
     if sessions:

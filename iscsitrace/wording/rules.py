@@ -15,6 +15,9 @@ from iscsitrace.wording import amounts, scsi_names
 
 SEVERITIES: Final = ("info", "warning", "error")
 """From harmless to worst."""
+ALWAYS_WRONG: Final = "D21"
+"""The rule that a side breaks which computes digests wrongly: in every PDU of a type, and the core lists the first
+three."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,12 @@ class Rule:
         """``The target asked for 28672 bytes in an R2T; MaxBurstLength is 16384``: no full stop, tags in hex."""
         words = self.broken.replace(":x}", ":#x}")
         return f"The {side} {words.format(seen=_Number(seen), expected=_Number(expected))}"
+
+    def often(self, count: int, first: str = "") -> str:
+        """``3 times, first at 0.05 s``; ``first at 0.05 s`` where every PDU of a type breaks the rule."""
+        if self.name == ALWAYS_WRONG:
+            return f"first at {first}" if first else "always"
+        return amounts.times_since(count, first)
 
 
 class _Number:

@@ -323,7 +323,7 @@ def test_digests_that_are_always_wrong_are_computed_wrongly() -> None:
     breach(told, "D21", "target", 0.05, seen=0x25)
     (finding,) = (each for each in told.diagnosis().sessions[0].findings if each.name == "digest_errors")
     assert finding.text.startswith(
-        "The target computed the digest of every SCSI Data-In wrongly (rule D21, once at 0.05 s). 3 data"
+        "The target computed the digest of every SCSI Data-In wrongly (rule D21, first at 0.05 s). 3 data"
     )
     assert finding.points_to == "the target"
     assert "offload" not in " ".join(finding.advice)
