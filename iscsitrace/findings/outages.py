@@ -253,9 +253,7 @@ class _Evidence:
         again = self._again.select(self._again.raw("to_target"))
         if loss is None or loss.login_ns is None or not len(again):
             return None
-        target = self.history.connections_of[loss.session][0]["target_address"]
-        rows = [row for row in self.history.story.connections if row["target_address"] == target]
-        new = [row for row in rows if row["syn_ns"] is not None and from_ns < row["syn_ns"] < self.outage.to_ns]
+        rows, new = self._to_target_of(loss), self._begun_after(loss)
         answers = [(row["syn_ack_ns"] or row["rst_to_initiator_ns"], row) for row in new]
         answered = [(at_ns, row) for at_ns, row in answers if at_ns is not None]
         if not answered:
@@ -271,18 +269,36 @@ class _Evidence:
         sent += [first["syn_ns"]] if first["retransmitted_syns_to_target"] else []
         return _Unanswered(min(sent), max(sent), answer_ns, first) if sent else None
 
+    def _to_target_of(self, loss: SessionLoss) -> list[dict[str, Any]]:
+        """The connections to the target that was lost."""
+        target = self.history.connections_of[loss.session][0]["target_address"]
+        return [row for row in self.history.story.connections if row["target_address"] == target]
+
+    def _begun_after(self, loss: SessionLoss) -> list[dict[str, Any]]:
+        """Those of them that the initiator opened within the outage."""
+        rows, first_ns, last_ns = self._to_target_of(loss), self.outage.from_ns, self.outage.to_ns
+        return [row for row in rows if row["syn_ns"] is not None and first_ns < row["syn_ns"] < last_ns]
+
+    def _login(self, loss: SessionLoss) -> str:
+        """``: 12.0 s until its first SYN, then 1.0 s until the login``; empty where no SYN was captured."""
+        first_ns = min((row["syn_ns"] for row in self._begun_after(loss)), default=None)
+        if first_ns is None or loss.login_ns is None or loss.login_ns <= first_ns:
+            return ""
+        waited, took = wording.time(first_ns - self.outage.from_ns), wording.time(loss.login_ns - first_ns)
+        return f": {waited} until its first SYN, then {took} until the login"
+
     def end(self) -> Iterator[str]:
         """What became of the connection, and what ended the outage, as sentences."""
         outage, history, loss = self.outage, self.history, self._loss
         if loss:
-            how, again = loss.how(history), ""
+            how, again, took = loss.how(history), "", self._login(loss)
             if loss.login_ns is not None:
                 again = f"the initiator logged in again at {history.since_start(loss.login_ns)}"
             if again and loss.end is None:
                 # that its connection fell silent is the outage itself
-                yield f"{capital(again)}, over a new connection."
+                yield f"{capital(again)}, over a new connection{took}."
             else:
-                yield f"{how.removesuffix('.')}; {again}." if again else how
+                yield f"{how.removesuffix('.')}; {again}{took}." if again else how
             yield from loss.rebuilding.sentences()
             found = self._unanswered
             if found and (repeated := found.connection["retransmitted_syns_to_target"]):

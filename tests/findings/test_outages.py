@@ -331,7 +331,13 @@ def test_the_dead_path_is_told_from_the_wait_for_the_new_login() -> None:
 def test_a_syn_that_is_answered_at_once_leaves_what_was_sent_before() -> None:
     finding = _rebuilt(syn_ack_ns=6.001)
     assert "was down for at least 2.0 s and at most 5.9 s." in finding.text
-    assert "SYN" not in finding.text
+    assert "SYNs" not in finding.text
+
+
+def test_the_wait_for_a_new_connection_is_told_from_the_login() -> None:
+    text = _rebuilt(retransmitted_syns_to_target=2).text
+    assert "logged in again at 6.01 s: 5.9 s until its first SYN, then 10.0 ms until the login." in text
+    assert "until its first SYN" not in _rebuilt(syn_ns=None, syn_ack_ns=None).text
 
 
 def test_a_new_connection_without_its_syn_tells_no_bounds() -> None:
