@@ -71,9 +71,13 @@ def display_filter(cycle: dict[str, Any]) -> str:
     """A Wireshark display filter for the frames of one command, a row of ``cycles`` as a dict."""
     frames = [cycle[name] for name in ("command_frame", "data_first_frame", "data_last_frame", "status_frame")]
     known = [frame for frame in frames if frame is not None]
+    own = f"iscsi.initiatortasktag=={cycle['initiator_task_tag']:#010x}"
+    if cycle["has_retransmission"]:
+        # Wireshark looks for no iSCSI in a packet whose bytes it had
+        own = f"({own} || tcp.analysis.retransmission)"
     terms = [
         f"tcp.stream=={cycle['connection']}",
-        f"iscsi.initiatortasktag=={cycle['initiator_task_tag']:#010x}",
+        own,
         f"frame.number>={min(known)}",
     ]
     if cycle["status_frame"] is not None:

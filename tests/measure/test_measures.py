@@ -242,8 +242,13 @@ def test_health_ignores_a_counter_of_zero() -> None:
 
 def test_display_filter() -> None:
     cycles = table("cycles", *CYCLES)
+    own = "iscsi.initiatortasktag==0x00000011"
+    assert selection.display_filter(cycles.row(1) | {"has_retransmission": False}) == (
+        f"tcp.stream==1 && {own} && frame.number>=22 && frame.number<=210"
+    )
+    # with its retransmitted packets
     assert selection.display_filter(cycles.row(1)) == (
-        "tcp.stream==1 && iscsi.initiatortasktag==0x00000011 && frame.number>=22 && frame.number<=210"
+        f"tcp.stream==1 && ({own} || tcp.analysis.retransmission) && frame.number>=22 && frame.number<=210"
     )
     assert selection.frames_filter([9, 3, 12]) == "frame.number in {3, 9, 12}"
     # data before its command and after its status
