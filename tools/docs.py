@@ -160,14 +160,12 @@ def _example(epilog: str) -> list[str]:
 def _spelling(parameter: click.Parameter) -> str:
     choices = getattr(parameter.type, "choices", None)
     if isinstance(parameter, click.Argument):
-        return f"`{parameter.metavar or '|'.join(choices or ())}`".replace("|", "\\|")
+        return _cell(f"`{parameter.metavar or '|'.join(choices or ())}`")
     spelled = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
     if isinstance(parameter, click.Option) and parameter.is_flag:
         return spelled
-    value = parameter.metavar or (
-        "\\|".join(choices) if choices else parameter.type.name.upper().removesuffix(" RANGE")
-    )
-    return f"{spelled} {value}"
+    value = parameter.metavar or ("|".join(choices) if choices else parameter.type.name.upper().removesuffix(" RANGE"))
+    return f"{spelled} {_cell(value)}"
 
 
 def _meaning(parameter: click.Parameter) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import click
 import pytest
 
@@ -43,6 +46,14 @@ def test_every_table_and_column_is_documented(name: str) -> None:
 def test_every_category_and_counter_is_documented() -> None:
     assert all(f"| {name} |" in TABLES_PAGE for name in CATEGORIES)
     assert all(f"| `{name}` |" in COUNTERS_PAGE for name in counters())
+
+
+@pytest.mark.parametrize("path", sorted(docs.ROOT.glob("docs/*.md")), ids=lambda path: path.stem)
+def test_a_row_has_as_many_cells_as_its_heading(path: Path) -> None:
+    # a `|` that is part of a cell has a backslash, else what follows the cell is not shown
+    for table in re.findall(r"(?:^\|.*\n)+", path.read_text(), re.MULTILINE):
+        cells = {len(re.findall(r"(?<!\\)\|", line)): line for line in table.splitlines()}
+        assert len(cells) == 1, cells
 
 
 def test_the_unit_of_a_column_is_in_its_name() -> None:
