@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 _OUTSIDE = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE", "CITATION.cff")
 _FOLDERS = ("plugins", "samples")
 _LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
+_PRINTED = re.compile(r'<span class="go">( *\S+(?: \S+)*)</span>')
 _CODE = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 
 
@@ -36,6 +37,11 @@ def in_site(text: str, path: str) -> str:
     return "".join(part if number % 2 else _LINK.sub(moved, part) for number, part in enumerate(parts))
 
 
+def with_prose(html: str) -> str:
+    """Marks the sentences of console output, which wrap; lines with columns, two spaces apart, do not."""
+    return _PRINTED.sub(r'<span class="go prose">\1</span>', html)
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the files outside docs/."""
     names = [
@@ -51,3 +57,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Leads the links of a page to the files of the site."""
     path = Path(page.file.abs_src_path or "").relative_to(ROOT)
     return in_site(markdown, path.as_posix())
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Marks what wraps."""
+    return with_prose(html)

@@ -13,6 +13,8 @@ from tests.support.browser import Browser, required
 from tools import site_hooks
 
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+CUT = """[...document.querySelectorAll("pre .prose")].filter(
+    (line) => line.getBoundingClientRect().right > line.closest("pre").getBoundingClientRect().right).length"""
 CASES = [
     ("docs/watch.md", "[a](method.md#x)", "[a](method.md#x)"),
     ("docs/watch.md", "[a](../README.md#install)", "[a](start.md#install)"),
@@ -32,6 +34,14 @@ CASES = [
 @pytest.mark.parametrize(("path", "text", "expected"), CASES)
 def test_links_of_the_site(path: str, text: str, expected: str) -> None:
     assert site_hooks.in_site(text, path) == expected
+
+
+def test_sentences_of_printed_output_wrap_and_columns_do_not() -> None:
+    assert site_hooks.with_prose('<span class="go">  1. Use fewer bursts.</span>').startswith(
+        '<span class="go prose">  1.'
+    )
+    columns = '<span class="go">cycle  LUN</span>'
+    assert site_hooks.with_prose(columns) == columns
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +84,8 @@ def test_pages_in_a_browser(site: Path, tmp_path: Path, width: int) -> None:
             browser.open(site / f"{name}.html")
             # wide blocks and tables scroll, the page does not
             assert browser.evaluate(OVERFLOW) <= 0, name
+            # sentences wrap
+            assert browser.evaluate(CUT) == 0, name
         assert [url for url in browser.requests if not url.startswith(("file:", "data:"))] == []
 
 
