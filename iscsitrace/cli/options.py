@@ -245,7 +245,8 @@ def files_of(source: str, *, has_experiments: bool) -> list[str]:
     if not found and has_experiments:
         return [source]
     if not found:
-        raise InputInvalid(f"{source} is a folder without captures (.pcap, .pcapng or .cap, also .gz, .zst, .lz4)")
+        kinds = ".pcap, .pcapng or .cap, also .gz, .zst, .lz4"
+        raise InputInvalid(f"{source} is a folder without captures ({kinds}); folders in it are not searched")
     return found
 
 

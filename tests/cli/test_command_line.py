@@ -148,6 +148,7 @@ def test_a_folder_without_captures_is_refused_in_one_line(tmp_path: Path) -> Non
     result = CliRunner().invoke(main, ["summary", str(tmp_path)])
     assert result.exit_code == 2
     assert f"iscsitrace: {tmp_path} is a folder without captures (" in result.stderr
+    assert result.stderr.endswith("; folders in it are not searched\n")
     assert len(result.stderr.splitlines()) == 1
 
 
