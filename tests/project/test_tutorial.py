@@ -62,8 +62,10 @@ def test_a_command_that_fails_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(("page", "command"), COMMANDS)
-def test_command(page: str, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
+def test_command(page: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # a user has the samples, and no folder of a clone
+    (tmp_path / "samples").symlink_to(ROOT / "samples")
+    monkeypatch.chdir(tmp_path)
     # a line with more than one command has arguments that it does not take
     result = CliRunner().invoke(main, shlex.split(command)[1:], catch_exceptions=False)
     is_check_of_loss = command.startswith("iscsitrace check") and any(name in command for name in FOUND_MISSING)
