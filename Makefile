@@ -42,7 +42,7 @@ PROFILE ?= release
 DEVELOP := VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --locked
 PYTEST := $(BIN)/python -m pytest --hypothesis-seed=$(SEED)
 WORKSPACE := --manifest-path core/Cargo.toml --locked
-LINTED := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/clippy_compiler
+LINTED := RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/tools/clippy_compiler $(CARGO) --config core/tests.toml
 
 RUST_FILES := $(shell find core \( -path core/target -o -path core/fuzz \) -prune -o \( -name '*.rs' -o -name '*.tsv' -o -name Cargo.toml -o -name Cargo.lock \) -print)
 
@@ -83,12 +83,13 @@ quick-rust: build/setup.stamp ## lint and the quick tests of the crates that rea
 	$(CARGO) clippy $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace -- -D warnings
 	PROPTEST_CASES=8 $(CARGO) test $(WORKSPACE) -q -p iscsitrace-wire -p iscsitrace-trace --lib
 
-# all crates, tests and programs at once, which have other features apart and would be compiled again
-linted: build/setup.stamp
-	$(LINTED) $(CARGO) build $(WORKSPACE) --workspace --tests --bins
+# all crates, tests and programs at once, which have other features apart and would be compiled again; after the module,
+# which uses the same packages of others
+linted: build/ready.stamp
+	$(LINTED) build $(WORKSPACE) --profile quick --workspace --tests --bins
 
 test-rust: linted
-	$(LINTED) $(CARGO) test $(WORKSPACE) --workspace
+	$(LINTED) test $(WORKSPACE) --profile quick --workspace
 
 # Tests in real time run one at a time, at real-time priority, beside the others (before them, where this priority is
 # not allowed). Tests of WAITING mostly wait for programs of others, and run one at a time beside the others, too. The
