@@ -66,7 +66,7 @@ import json, sys, time
 import numpy as np
 import iscsitrace
 from iscsitrace.fleet import periods
-from iscsitrace.tables.ring_pass import Period
+from iscsitrace.tables.passes import Period
 from iscsitrace.tables.schema import DATASET_TABLES
 started, used = time.perf_counter(), time.process_time()
 for file in sys.argv[1:]:
@@ -82,7 +82,7 @@ print(json.dumps([time.perf_counter() - started, time.process_time() - used]))
 READ_PIECES = """
 import json, sys, time
 from pathlib import Path
-from iscsitrace.tables.ring_pass import RingPass
+from iscsitrace.tables.passes import RingPass
 started, used = time.perf_counter(), time.process_time()
 for folder in sys.argv[1:]:
     ring = RingPass()

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.scenarios import Scenario, scenarios
 from iscsitrace.errors import IscsitraceError
 from iscsitrace.lab.run_files import INITIATOR, TRUTH, capture_name
-from iscsitrace.lab.scenarios import Scenario, scenarios
 from iscsitrace.wording import scsi_names
 
 TABLE = "scenarios.md"

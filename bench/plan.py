@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 from bench import model
 from bench.process import machine
 from iscsitrace.model.bounds import LEAST_DELAY_NS
-from iscsitrace.model.plan import DELAY_MOST_NS, Plan, burst_packets, plans, without_delay
 from iscsitrace.model.setting import Setting, Solicitation
 from iscsitrace.model.transfer import rate_of_line
 from iscsitrace.model.uncertainty import LOSS_ERROR
+from iscsitrace.model.what_if import DELAY_MOST_NS, Plan, burst_packets, plans, without_delay
 
 NEAR = 0.05
 """Share by which a measured throughput may be off the wanted one."""

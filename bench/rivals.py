@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from bench.model import MS, PLAIN, outcome
 from bench.process import machine
+from iscsitrace.fit.rivalry import RIVALS
 from iscsitrace.model.prediction import grid
-from iscsitrace.model.rivals import RIVALS
 from iscsitrace.model.setting import Setting
 
 _KIB = 1 << 10

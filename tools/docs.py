@@ -20,12 +20,13 @@ from iscsitrace.cli import COMMANDS, main
 from iscsitrace.cli.sections import section_of
 from iscsitrace.cli.traffic.settings_command import value_name
 from iscsitrace.diagnosis.registry import FAMILIES, PROBLEMS
+from iscsitrace.events import exchanges
 from iscsitrace.findings.finding import Problem
 from iscsitrace.findings.thresholds import WARNING
 from iscsitrace.fit import gain
 from iscsitrace.lab import fault_catalogue as catalogue
 from iscsitrace.lab.faults.fault import FaultKind
-from iscsitrace.measure import nops, system_calls, workload
+from iscsitrace.measure import system_calls, workload
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.plots import kinds
 from iscsitrace.relate.jobs import runs, streams
@@ -52,7 +53,7 @@ MAN_PAGE = "docs/man/data/share/man/man1/iscsitrace.1"
 """Its folders are those of a wheel's data, which pip puts beside the programs."""
 _HAVE_THRESHOLDS: tuple[ModuleType, ...] = (
     *FAMILIES,
-    *(workload, gain, system_calls, runs, streams, nops),
+    *(workload, gain, system_calls, runs, streams, exchanges),
 )
 
 

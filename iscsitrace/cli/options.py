@@ -154,7 +154,7 @@ class CaptureInput:
         if written is not None:
             process.confine(written)
         from iscsitrace.recording.file_names import ring_of
-        from iscsitrace.taps import related
+        from iscsitrace.taps import inputs
         from iscsitrace.taps.inputs import read_apart
 
         traces: dict[str, TraceTables] = {}
@@ -165,7 +165,7 @@ class CaptureInput:
             traces.update(zip(sources, found, strict=True))
             return found
 
-        found = related.groups(self.sources, ring_of, read)
+        found = inputs.groups(self.sources, ring_of, read)
         # one that cannot be read has no trace
         whole = {each: tuple(traces[name] for name in each) if traces.keys() >= {*each} else () for each in found}
         return [replace(self, sources=each, read_already=whole[each], folders=()) for each in found]

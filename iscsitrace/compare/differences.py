@@ -17,8 +17,7 @@ from functools import cache
 from math import exp, factorial, log, prod
 from typing import Any, Final
 
-from iscsitrace.fit.measurement import Measured
-from iscsitrace.fit.situation import STALLS, WAITS, Situation
+from iscsitrace.fit.situation import STALLS, WAITS, Measured, Situation
 from iscsitrace.model.setting import LOGIN_KEYS
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps import places

@@ -157,19 +157,6 @@ _IS_TARGETS = 0x20  # set in the opcodes that a target sends (RFC 7143 section 1
 # fields that identify a PDU in both readings; a field that one side lacks is ignored
 _IDENTITY = ("opcode", "initiator_task_tag", "data_sn", "buffer_offset", "cmd_sn", "data_segment_length")
 
-EXPLANATIONS = {
-    "tshark_digest_layout": "the digest of this PDU verifies in our reading; tshark shows nothing there",
-    "tshark_snaplen": "the snaplen cut a frame of this PDU",
-    "tshark_capture_gap": "bytes of this PDU are missing from the capture",
-    "tshark_malformed": "tshark calls a frame of this PDU malformed",
-    "tshark_irregular_segment": "tshark flags a frame of this PDU as retransmitted, out of order or after a loss",
-    "tshark_lost_place": "tshark lost sync at an earlier PDU that it could not read, and shows none in between",
-    "tshark_duplicate_copy": "tshark shows this PDU again in a frame that repeats bytes",
-    "tshark_false_pdu": "tshark reads a header inside a PDU whose offset other headers confirm",
-    "tshark_delivery_order": "tshark shows this PDU in a later frame, which filled a hole before it",
-}
-"""Known limits of tshark by name, with the evidence that each needs."""
-
 
 @dataclass(frozen=True)
 class PduDifference:

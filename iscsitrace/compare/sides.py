@@ -10,7 +10,7 @@ import numpy as np
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.findings import NEEDED
-from iscsitrace.fit.measurement import Measured, measure
+from iscsitrace.fit.situation import Measured, measure
 from iscsitrace.measure import line, workload
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.data_commands import is_operation
@@ -89,11 +89,6 @@ class Side:
     latency_ns: Mapping[str, int | None]
     """Percentiles."""
     keys: Mapping[str, Key]
-
-    @property
-    def retransmitted_share(self) -> float:
-        """Retransmissions / packets in the direction of the data."""
-        return self.retransmitted_packet_count / self.packet_count if self.packet_count else 0.0
 
     def share(self, part: str) -> float:
         """Share of the busy time."""

@@ -26,12 +26,13 @@ from iscsitrace.findings.transport import CONGESTION_WINDOW_SMALL
 from iscsitrace.measure.budget import Budget
 from iscsitrace.measure.data_commands import is_data_command, is_transfer, is_whole_transfer
 from iscsitrace.measure.facts import Facts, path_ns
+from iscsitrace.measure.grouping import Grouping
 from iscsitrace.measure.intervals import Span
 from iscsitrace.measure.losses import are_beyond_a_queue
 from iscsitrace.measure.session import Session
 from iscsitrace.measure.workload import MIN_TASKS, MOST
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Source, Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.parts import BY_NAME
 from iscsitrace.wording.sentences import brief, capital, sentence
@@ -337,3 +338,27 @@ def moved_counts(facts: Facts) -> NDArray[np.int64]:
 def _has_moved(cycles: Table) -> NDArray[np.bool_]:
     """Which commands are the workload: complete reads and writes; UNMAP and the like are, too."""
     return cycles.each(is_whole_transfer) | (cycles.each(is_data_command) & ~cycles.each(is_transfer))
+
+
+def sufficiency(source: Source) -> tuple[bool, str]:
+    """Whether it is, and that as sentences with what is missing, of the worst session; ``source`` has the tables of
+    `iscsitrace.measure.NEEDED`.
+    """
+    sessions = Grouping(source).sessions
+    if not len(sessions):
+        return False, "The capture has no iSCSI session: there is nothing to diagnose."
+    facts = sessions.facts
+    is_poor, is_hidden = facts.once(capture.is_poor), facts.once(hides_the_rest)
+    poor = [number for number in sessions if is_poor[number]]
+    lacking = [number for number in poor if is_hidden[number]]
+    if not poor:
+        return True, "The capture is good enough to diagnose."
+    there = facts.once(capture.decoded_shares) * facts.once(capture.captured_shares)
+    worst = sessions[min(lacking or poor, key=there.__getitem__)]
+    why = f"{worst.label}: {capture.reasons(worst)}."
+    if not lacking:
+        return True, f"The capture is good enough to diagnose. Some is missing from {why}"
+    if len(lacking) == 1:
+        return False, f"The capture is not good enough to diagnose {why}"
+    of = f"{len(lacking):,} of {wording.count(len(sessions), 'session')}"
+    return False, f"The capture is not good enough to diagnose {of}. {sentence(why)}"

@@ -1,15 +1,18 @@
-"""A capture: its tables, the facts that several families of events share, and the events of the capture itself."""
+"""A capture: its tables, the facts that several families of events share, and the events of the capture itself.
+
+Events of one kind are columns. A text is made for each distinct combination, not for each event.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.events.batch import Batch, distinct
 from iscsitrace.relate.portals import Portals
 from iscsitrace.relate.stories import LoginRequest, replacements
 from iscsitrace.tables.nulls import known
@@ -17,6 +20,43 @@ from iscsitrace.tables.table import Source, Table, null_value
 from iscsitrace.wording import amounts
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Events of one kind. A column is an array, or one value for all; None is null."""
+
+    kind: str
+    time_ns: Array
+    text: Array | str
+    frame: Array | None = None
+    end_ns: Array | int | None = None
+    session: Array | None = None
+    connection: Array | None = None
+    lun: Array | None = None
+    cycle: Array | None = None
+    severity: Array | str | None = None
+    """Words; None for the usual one of the kind."""
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+def distinct(*columns: Array) -> tuple[list[tuple[Any, ...]], Array]:
+    """The distinct combinations of values of these columns, and for each row the number of its own."""
+    number_of: dict[tuple[Any, ...], int] = {}
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    codes = np.array([number_of.setdefault(row, len(number_of)) for row in rows], dtype=np.intp)
+    return list(number_of), codes
+
+
+def texts(word: Callable[..., str], *columns: Array) -> Array:
+    """The text of each row; ``word`` is called once for each combination of values of the columns."""
+    combinations, codes = distinct(*columns)
+    words = np.empty(len(combinations), dtype=object)
+    words[:] = [word(*values) for values in combinations]
+    return words[codes]
+
 
 LONG_NS: Final = 1_000_000_000
 """No delay of healthy traffic lasts this long: TCP's initial retransmission timeout (RFC 6298 section 2), and the

@@ -1,6 +1,7 @@
 """Events of exchanges: NOPs without an answer, task management, Reject, Asynchronous Message, and broken rules.
 
-Of commands, statuses other than GOOD with their sense data in words, and those without a status.
+Of commands, statuses other than GOOD with their sense data in words, and those without a status. Findings have the same
+rule for a NOP whose answer is too late.
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.events.batch import Batch, texts
-from iscsitrace.events.capture import ENDS, LONG_NS, EventSource
+from iscsitrace.events.capture import ENDS, LONG_NS, Batch, EventSource, texts
 from iscsitrace.measure.capture_health import may_lack_pdus
 from iscsitrace.measure.data_commands import is_operation
-from iscsitrace.measure.nops import awaited_until, is_late
 from iscsitrace.measure.violations import Violated, violated
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
@@ -26,7 +25,33 @@ from iscsitrace.wording.scsi_names import CHECK_CONDITION, operation_name
 
 Array = NDArray[Any]
 
-ABORTING: Final = (1, 2, 4, 5, 6, 7)
+NOP_TIMEOUT_NS: Final = 5_000_000_000
+"""Longest time to the answer of a NOP: open-iscsi's default of node.conn[0].timeo.noop_out_timeout."""
+
+
+def awaited_until(nops: Table, last_packet_ns: NDArray[Any], closed_ns: NDArray[Any]) -> NDArray[np.int64]:
+    """Until when the answer of each NOP was awaited: the last packet, or before it the FIN or RST of the NOP's sender.
+
+    ``closed_ns`` is the time of that FIN or RST, the largest int64 where there is none.
+    """
+    is_after = known(nops, "request_ns") & (closed_ns >= nops.raw("request_ns"))
+    return np.where(is_after, np.minimum(last_packet_ns, closed_ns), last_packet_ns)
+
+
+def is_late(nops: Table, last_packet_ns: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which NOPs that request an answer had none for this time.
+
+    ``last_packet_ns`` is, for each NOP, the last packet of its connection, or the end of :func:`awaited_until`; 0 where
+    packets are missing from the capture: the answer can be among them.
+    """
+    is_ping = nops.raw("is_ping") & known(nops, "request_ns")
+    until = np.where(known(nops, "response_ns"), nops.raw("response_ns"), last_packet_ns)
+    # a null is the smallest int64: the difference to it would overflow
+    requests = np.where(is_ping, nops.raw("request_ns"), 0)
+    return np.asarray(is_ping & (until - requests >= NOP_TIMEOUT_NS))
+
+
+_ABORTING: Final = (1, 2, 4, 5, 6, 7)
 """Functions of task management that end commands (RFC 7143 section 11.5.1)."""
 _ASYNC_SEVERITIES: Final = {0: "warning", 1: "warning", 2: "error", 3: "error", 4: "info", 255: "info"}
 """By AsyncEvent (RFC 7143 section 11.9.1)."""
@@ -120,7 +145,7 @@ def _task_management(capture: EventSource) -> Batch:
         end_ns=rows.raw("response_ns"),
         lun=rows.raw("lun"),
         cycle=rows.raw("referenced_cycle"),
-        severity=np.where(np.isin(rows.raw("function"), ABORTING), "error", "warning"),
+        severity=np.where(np.isin(rows.raw("function"), _ABORTING), "error", "warning"),
         **_own(capture, rows),
     )
 

@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.events.batch import Batch, distinct, texts
-from iscsitrace.events.capture import ENDS, LONG_NS, NULL_UINT32, EventSource, is_closed
+from iscsitrace.events.capture import ENDS, LONG_NS, NULL_UINT32, Batch, EventSource, distinct, is_closed, texts
 from iscsitrace.measure.capture_health import may_lack_pdus
 from iscsitrace.measure.parameters import do_not_agree, is_rejected
 from iscsitrace.relate import portals

@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.events.batch import Batch, texts
-from iscsitrace.events.capture import EventSource
+from iscsitrace.events.capture import Batch, EventSource, texts
 from iscsitrace.measure.budget import PARTS, is_of_session
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.relate import outages, stories

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.events.batch import distinct
+from iscsitrace.events.capture import distinct
 from iscsitrace.measure.selection import frames_filter
 from iscsitrace.tables.condition import Columns
 from iscsitrace.tables.nulls import known

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.events import capture as capture_events
 from iscsitrace.events import exchanges, logins, progress, tcp
-from iscsitrace.events.batch import Batch, distinct
-from iscsitrace.events.capture import EventSource
+from iscsitrace.events.capture import Batch, EventSource, distinct
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
 from iscsitrace.tables.table import Source, Table, null_value
 from iscsitrace.wording.event_kinds import SEVERITY_OF

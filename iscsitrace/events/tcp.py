@@ -8,8 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.events.batch import Batch, texts
-from iscsitrace.events.capture import LONG_NS, EventSource
+from iscsitrace.events.capture import LONG_NS, Batch, EventSource, texts
 from iscsitrace.measure.path import is_reset_of_a_device
 from iscsitrace.relate.portals import written
 from iscsitrace.tables.nulls import known

@@ -14,7 +14,7 @@ from iscsitrace.findings.thresholds import FULL
 from iscsitrace.fit.gain import OF_A_COMMAND, OF_A_CONNECTION, Change
 from iscsitrace.fit.situation import Situation
 from iscsitrace.measure import connection_counts, line
-from iscsitrace.model.plan import HIDDEN, least
+from iscsitrace.model.what_if import HIDDEN, least
 from iscsitrace.wording import amounts as wording
 
 DEPTHS: Final = (8, 32, 128)

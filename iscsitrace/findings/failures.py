@@ -9,12 +9,12 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.events.exchanges import NOP_TIMEOUT_NS, awaited_until, is_late
 from iscsitrace.findings import breaches
 from iscsitrace.findings.case import Case
 from iscsitrace.findings.finding import NEXT_LOGIN, Advice, Observation, Problem
 from iscsitrace.findings.recipes import WAN
 from iscsitrace.measure.capture_health import may_lack_pdus
-from iscsitrace.measure.nops import NOP_TIMEOUT_NS, awaited_until, is_late
 from iscsitrace.measure.session import frames_in
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table

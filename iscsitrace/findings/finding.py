@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from iscsitrace.findings.case import Case
-    from iscsitrace.fit.measurement import Measured
+    from iscsitrace.fit.situation import Measured
     from iscsitrace.measure.facts import Facts
 
 Rank = Literal["failure", "slowness", "limit", "note"]

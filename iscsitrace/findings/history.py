@@ -16,11 +16,11 @@ from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.facts import Remembering
 from iscsitrace.measure.intervals import Span
 from iscsitrace.measure.session import Session
-from iscsitrace.relate.host_questions import HostQuestions
 from iscsitrace.relate.outages import Outage, progress, until_progress
+from iscsitrace.relate.portals import HostQuestions
 from iscsitrace.relate.stories import Story
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.partition import ByConnection
+from iscsitrace.tables.numbers import ByConnection
 from iscsitrace.tables.table import Source, Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import joined

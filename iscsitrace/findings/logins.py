@@ -17,7 +17,7 @@ from iscsitrace.findings.login_attempts import LOGIN_SILENCE_NS, Attempt, attemp
 from iscsitrace.findings.recipes import LAN
 from iscsitrace.findings.session_loss import losses
 from iscsitrace.measure.facts import Array, Facts
-from iscsitrace.relate.host_questions import Unanswered
+from iscsitrace.relate.portals import Unanswered
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording

@@ -35,7 +35,7 @@ from iscsitrace.relate.jobs.runs import BEGIN
 from iscsitrace.relate.jobs.streams import Job
 from iscsitrace.relate.mirrors.account import WORDS, Account
 from iscsitrace.relate.paths import NON_OPTIMIZED, OPTIMIZED, PathsUse, PathUse
-from iscsitrace.tables.partition import Partition
+from iscsitrace.tables.numbers import Partition
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 from iscsitrace.wording.sentences import capital

@@ -12,8 +12,7 @@ from iscsitrace.findings.finding import Advice, Observation, Problem
 from iscsitrace.findings.history import History, Surroundings, host_questions, listed
 from iscsitrace.findings.session_loss import losses
 from iscsitrace.measure.facts import Array, Facts
-from iscsitrace.relate.host_questions import Unanswered
-from iscsitrace.relate.portals import Portal, Portals, is_address, portal, targets, written
+from iscsitrace.relate.portals import Portal, Portals, Unanswered, is_address, portal, targets, written
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from math import inf, log
 from typing import Final
 
-from iscsitrace.fit.measurement import Measured, measure
-from iscsitrace.fit.situation import Situation
+from iscsitrace.fit.situation import Measured, Situation, measure
 from iscsitrace.measure import workload
 from iscsitrace.measure.session import Session
 

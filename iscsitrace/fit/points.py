@@ -1,15 +1,24 @@
-"""The points that a fit is made from, and its result."""
+"""The points that a fit is made from, what the model predicts for each of them, and the result of the fit.
+
+Connections with commands of their own run side by side, up to what the line carries. Where fewer commands are in flight
+than there are connections, these take turns: all carry the same, and a far one delays all. A result is also read back
+from the JSON of ``model fit --json``.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from math import hypot, isfinite, sqrt
 from typing import Any, Final
 
+from iscsitrace.errors import InputInvalid
 from iscsitrace.measure.line import Line
-from iscsitrace.model.setting import Leg, Prediction, Setting
-from iscsitrace.model.uncertainty import Estimate, FittedPlace
+from iscsitrace.model.cycle import legs
+from iscsitrace.model.prediction import predict
+from iscsitrace.model.setting import Leg, Prediction, Setting, Solicitation
+from iscsitrace.model.uncertainty import LOSS_ERROR, Estimate, FittedPlace
 
 REASONS: Final = {
     "slow_start": "the TCP window was still growing at the start of a burst of I/O",
@@ -22,7 +31,6 @@ REASONS: Final = {
 }
 """Why a command is left out."""
 
-BOUNDS_OF_QUEUES: Final = ("cycle", "line", "window", "receiver")
 """What limits commands that are in flight together, by the time breakdown: their cycle time, the line, a window per
 RTT, or a receiver that keeps its window closed for longer."""
 
@@ -32,7 +40,7 @@ class Seen:
     """What the packets of one point show of the parameters, without other points."""
 
     bound: str
-    """One of BOUNDS_OF_QUEUES; at queue depth 1 ``cycle``."""
+    """``cycle``, ``line``, ``window`` or ``receiver``; at queue depth 1 ``cycle``."""
     k: Estimate | None
     """One-way delays of a cycle; None at queue depth 2 or more, where the packets do not show whose delay it is."""
     service_ns: Estimate | None
@@ -253,3 +261,153 @@ def of_operation(points: Sequence[Point], operation: str | None = None) -> list[
         moved[point.setting.operation] += point.cycle_count * point.setting.block_bytes
     wanted = operation or max(moved, key=lambda each: moved[each], default=None)
     return [point for point in points if point.setting.operation == wanted]
+
+
+_WHOLE: Final = Estimate.exact(1.0, "assumed")
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """The part of a fit that predictions need."""
+
+    k: Estimate
+    d_ns: Estimate
+    s_ns: Estimate
+    c_bytes_per_s: Estimate | None
+    k_of_legs: float
+    """One-way delays of the legs of ``setting``."""
+    setting: Setting
+    stall_share: Estimate = _WHOLE
+    correlations: Mapping[str, float] = field(default_factory=dict)
+    scatter: float = 0.0
+    """How much the period of one more run differs from the model's at 95 % confidence, as a share."""
+    places: tuple[FittedPlace, ...] = ()
+
+
+def fitted_from_document(document: object) -> FittedModel:
+    """Reads a fit; InputInvalid, with the reason, for a document that is none."""
+    try:
+        if not isinstance(document, Mapping):
+            raise TypeError("not a JSON object")
+        k, d_ns, s_ns = (Estimate(**document[name]) for name in ("k", "d_ns", "s_ns"))
+        c = Estimate(**document["c_bytes_per_s"]) if document["c_bytes_per_s"] else None
+        setting = _setting(document["setting"])
+        rows = document["residuals"]
+        k_of_legs = document.get("k_of_legs") or sum(leg.delays for leg in legs(setting))
+        # fits of an earlier version have residuals and no scatter
+        off = sqrt(sum(float(row["residual"]) ** 2 for row in rows) / max(1, len(rows)))
+        scatter = float(document.get("scatter", 2 * off))
+        correlations = {str(names): float(each) for names, each in document.get("correlations", {}).items()}
+        share = Estimate(**document["stall_share"]) if "stall_share" in document else _WHOLE
+        places = tuple(_place(row) for row in rows if "is_status_apart" in row)
+    except (KeyError, TypeError, ValueError) as error:
+        problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise InputInvalid(f"not the output of model fit --json: {problem}") from error
+    return FittedModel(k, d_ns, s_ns, c, float(k_of_legs), setting, share, correlations, scatter, places)
+
+
+def _place(row: Mapping[str, Any]) -> FittedPlace:
+    known = {field.name for field in fields(FittedPlace)} - {"delay_ns"}
+    return FittedPlace(**{name: row[name] for name in known if name in row}, delay_ns=row["delay_ns"]["value"])
+
+
+def _setting(document: Mapping[str, Any]) -> Setting:
+    known = {field.name for field in fields(Setting)} - {"solicitation"}
+    others = {name: value for name, value in document.items() if name in known}
+    return Setting(
+        **others | {"target_delays_ns": tuple(document.get("target_delays_ns", ()))},
+        solicitation=Solicitation(**document.get("solicitation", {})),
+    )
+
+
+OTHER_LEGS: Final = 0.25
+"""Share by which the delays in the packets may differ from those of the setting's legs; beyond it the packets count."""
+MODEL_ERROR: Final = 0.005
+"""Share of a period by which a point differs from the model however many cycles it has: headers, and the path."""
+HOST_ERROR: Final = 0.1
+"""Share of the hosts' time by which two runs of the same hosts differ."""
+
+
+@dataclass(frozen=True)
+class Paid:
+    """A point, and how many one-way delays its cycles pay."""
+
+    point: Point
+    of_setting: float
+    """By the legs of its setting."""
+    delays: float
+    """The same, or by the packets where these differ much."""
+
+    @classmethod
+    def of(cls, point: Point) -> Paid:
+        """The delays of a point."""
+        of_setting = sum(leg.delays for leg in legs(point.setting))
+        seen = point.seen.k.value if point.seen.k else of_setting
+        if abs(seen / of_setting - 1) <= OTHER_LEGS:
+            return cls(point, of_setting, of_setting)
+        # whole RTTs, so an even number
+        return cls(point, of_setting, 2.0 * max(1, round(seen / 2)))
+
+    @property
+    def host_ns(self) -> float:
+        """Time of a cycle that neither path nor line nor windows explain; 0 where line or window are the limit."""
+        point, seen = self.point, self.point.seen
+        if seen.service_ns:
+            return seen.service_ns.value
+        if seen.bound == "receiver":
+            return point.period_ns
+        if seen.bound != "cycle":
+            return 0.0
+        return max(0.0, point.period_ns - self.delays * point.delay_ns.value - seen.transfer_ns.value)
+
+    @property
+    def factor(self) -> float:
+        """Delays in the packets / these."""
+        return self.point.seen.k.value / self.delays if self.point.seen.k else 1.0
+
+    def error_ns(self, factor: float) -> float:
+        """Standard error of the period of one run: by its cycles, and by how much runs and the model differ.
+
+        ``factor`` is that of most points: another one is that of statuses which are held at times.
+        """
+        point = self.point
+        of_cycles = point.period_spread_ns if isfinite(point.period_spread_ns) else 0.0
+        other_ns = (self.factor - factor) * self.delays * point.delay_ns.value if point.seen.k else 0.0
+        of_losses = LOSS_ERROR * point.period_ns if point.setting.loss else 0.0
+        return hypot(of_cycles, MODEL_ERROR * point.period_ns, HOST_ERROR * self.host_ns, other_ns, of_losses)
+
+    def predict(
+        self, factor: float, service_ns: float, c_bytes_per_s: float | None, stall_share: float = 1.0
+    ) -> Prediction:
+        """The prediction for its setting, if a cycle pays ``factor`` times these delays."""
+        setting = replace(self.point.setting, service_ns=service_ns, c_bytes_per_s=c_bytes_per_s)
+        return predict(setting, k_factor=factor * self.delays / self.of_setting, stall_share=stall_share)
+
+
+def throughput_of_each(fit: Fit, place: int) -> tuple[float | None, ...]:
+    """Throughput by the model of each connection of a point, in their order, in bytes/s; None where a delay is unknown,
+    and of a mirror.
+    """
+    point, model = fit.points[place], fit.models[place]
+    count = len(point.connections)
+    if point.setting.target_delays_ns or any(each.delay_ns is None for each in point.connections):
+        return (None,) * count
+    if count <= 1:
+        return (model.throughput_bytes_per_s,) * count
+    delays_ns = [each.delay_ns or 0.0 for each in point.connections]
+    own = [_alone(point, model, delay_ns, fit.stall_share.value) for delay_ns in delays_ns]
+    if point.outstanding < count:
+        turn_ns = sum(each.period_ns for each in own)
+        return (point.outstanding * model.setting.block_bytes / turn_ns * 1e9,) * count
+    rates = [each.throughput_bytes_per_s for each in own]
+    line = model.setting.block_bytes / model.transfer_ns * 1e9 if model.transfer_ns else sum(rates)
+    part = min(1.0, line / sum(rates))
+    return tuple(rate * part for rate in rates)
+
+
+def _alone(point: Point, model: Prediction, delay_ns: float, stall_share: float) -> Prediction:
+    """One connection with its part of the commands in flight."""
+    depth = max(1, round(point.outstanding / len(point.connections)))
+    setting = replace(model.setting, connections=1, queue_depth=depth, delay_ns=delay_ns)
+    k_factor = model.k / sum(leg.delays for leg in legs(model.setting))
+    return predict(setting, k_factor=k_factor, stall_share=stall_share)

@@ -21,8 +21,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fit import robust
-from iscsitrace.fit.paid import Paid
-from iscsitrace.fit.points import Fit, Point
+from iscsitrace.fit.points import Fit, Paid, Point
 from iscsitrace.measure.line import Line
 from iscsitrace.model.cycle import legs
 from iscsitrace.model.prediction import predict

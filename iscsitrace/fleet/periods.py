@@ -16,7 +16,7 @@ from iscsitrace.measure.budget import is_of_session
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct
-from iscsitrace.tables.ring_pass import Period
+from iscsitrace.tables.passes import Period
 from iscsitrace.tables.schema import CATEGORIES, DATASET_TABLES
 from iscsitrace.tables.table import Table, null_value
 from iscsitrace.tables.trace import TraceTables

@@ -23,7 +23,7 @@ from iscsitrace.fleet.captures import Capture, Tap, in_order, in_unicode, listed
 from iscsitrace.fleet.history import CaptureRow, TapHistory
 from iscsitrace.fleet.rows import DAY_NS, CaptureOrder, RowFiles, day_name
 from iscsitrace.fleet.store import Manifest, Superseded, TapStore, state_name
-from iscsitrace.tables.ring_pass import CaptureRead, Period, RingPass
+from iscsitrace.tables.passes import CaptureRead, Period, RingPass
 from iscsitrace.tables.schema import DATASET_TABLES, ON_REQUEST, SCHEMA_VERSION
 from iscsitrace.tables.table import Table
 

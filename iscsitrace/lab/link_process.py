@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from iscsitrace.errors import InputInvalid, TrafficImpossible
-from iscsitrace.lab import own_process, traffic, truth_file
+from iscsitrace.lab import own_process, run_files, traffic
 from iscsitrace.lab.namespaces import Cable, TapDevice
 
 _READY = b"ready\n"
@@ -110,7 +110,7 @@ def _ended(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     if process.returncode != 0:
         raise EOFError
     log: dict[str, Any] = json.loads(output)
-    truth_file.pack_busy_times(log["link"])
+    run_files.pack_busy_times(log["link"])
     return log
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from iscsitrace.errors import TrafficImpossible
-from iscsitrace.lab import run_files, traffic, truth_file
+from iscsitrace.lab import run_files, traffic
 from iscsitrace.lab.faults import settings as fault_settings
 from iscsitrace.lab.faults.fault import SIMULATED, Fault, hits_of_link, truth_of_faults
 from iscsitrace.lab.settings.table import SIMULATED_CONTROLS
@@ -45,17 +45,17 @@ def run(
     with run_files.made_in(directory, list(names.values()), is_forced=is_forced) as folder:
         file_of = {host: folder / name for host, name in names.items()}
         found = traffic.simulate(settings, [file_of.get(host) for host in (initiator, *targets)], watch)
-        truth = truth_file.envelope("simulation")
+        truth = run_files.envelope("simulation")
         truth["captures"] = {"initiator": names.get(initiator), "targets": [names.get(host) for host in targets]}
         truth |= found
         if "unfinished" in truth and not keeps_unfinished:
             raise TrafficImpossible(why_unfinished(truth))
         hits = truth.pop("fault_hits")
         for log in filter(None, (truth["access"], *truth["paths"])):
-            truth_file.pack_busy_times(log)
+            run_files.pack_busy_times(log)
             hits += hits_of_link(log)
         truth["faults"] = truth_of_faults(faults, hits, truth["started_ns"], truth["ended_ns"])
-        truth_file.write(folder / run_files.TRUTH, truth)
+        run_files.write_truth(folder / run_files.TRUTH, truth)
     return truth
 
 

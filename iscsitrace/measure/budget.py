@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from iscsitrace.measure import busy
 from iscsitrace.measure.intervals import covered_until
 from iscsitrace.tables.nulls import known, numbers_of
-from iscsitrace.tables.numbers import sums_of
-from iscsitrace.tables.partition import Partition
+from iscsitrace.tables.numbers import Partition, sums_of
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table
 

@@ -15,8 +15,7 @@ from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.session import Session
 from iscsitrace.tables.nulls import known, numbers_of
-from iscsitrace.tables.numbers import distinct
-from iscsitrace.tables.partition import Partition, Rows
+from iscsitrace.tables.numbers import Partition, Rows, distinct
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -171,12 +170,6 @@ def _places(members: Sequence[Iterable[int]]) -> Array:
     found = np.full(numbers.max(initial=-1) + 2, -1, dtype=np.int64)
     found[numbers] = places
     return found
-
-
-def sessions_and_connections_of(source: Source) -> tuple[dict[int, Session], dict[int, Session]]:
-    """Every session and every iSCSI connection of a trace, by number."""
-    found = Grouping(source)
-    return dict(found.sessions), dict(found.connections)
 
 
 def sessions_of(source: Source) -> dict[int, Session]:

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from iscsitrace.tables.kernel import limits
-from iscsitrace.tables.partition import Partition
+from iscsitrace.tables import kernel
+from iscsitrace.tables.numbers import Partition
 from iscsitrace.tables.table import Table, null_value
 
 Array = NDArray[Any]
@@ -42,9 +42,9 @@ class SenderAgreement:
 
 def compare(samples: Table, window: Table, estimated: Table, connections: Table) -> Iterator[SenderAgreement]:
     """Each sender with samples; ``estimated`` is the table ``senders`` without the kernel's counters."""
-    counters = {(each.connection, each.to_target): each for each in limits.counted(samples, connections)}
-    by_sender = Partition(samples, limits.sender_keys(samples))
-    changes = Partition(window, limits.sender_keys(window))
+    counters = {(each.connection, each.to_target): each for each in kernel.counted(samples, connections)}
+    by_sender = Partition(samples, kernel.sender_keys(samples))
+    changes = Partition(window, kernel.sender_keys(window))
     for row in estimated.rows(("connection", "to_target", *_COMPARED)):
         key = 2 * row["connection"] + row["to_target"]
         own = by_sender.rows(key)

@@ -94,13 +94,11 @@ def is_continued(cycles: Table) -> Array:
     return found
 
 
-def sequential_share(cycles: Table) -> float:
-    """Share of the commands that begin where some other command ended, not only the one before."""
-    return float(sequential_shares(cycles, np.zeros(len(cycles), dtype=np.int64), 1)[0])
-
-
 def sequential_shares(cycles: Table, place: Array, count: int) -> Array:
-    """The same of each of that many subjects; ``place`` is the subject of each command, int64."""
+    """For each of that many subjects, the share of its commands that begin where any other command ended.
+
+    ``place`` is the subject of each command, int64.
+    """
     is_known = known(cycles, "lba")
     place, lba = place[is_known], cycles.raw("lba").astype(np.int64)[is_known]
     # the end of a command at the greatest address overflows, and may be before its start

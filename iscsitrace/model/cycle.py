@@ -9,9 +9,11 @@ from math import ceil, inf
 from typing import Final
 
 from iscsitrace.model.bounds import growth_and_decrease, loss_window_bytes
-from iscsitrace.model.pipeline import Pipeline, Service, Way
 from iscsitrace.model.setting import Leg, Setting, altered
 from iscsitrace.model.transfer import (
+    Pipeline,
+    Service,
+    Way,
     alone_ns,
     block_of,
     byte_ns,

@@ -16,7 +16,6 @@ from iscsitrace.model.prediction import changed, predict
 from iscsitrace.model.setting import Prediction, Setting
 from iscsitrace.model.transfer import stream_bytes
 
-SOURCES: Final = ("fit", "packets", "line", "given", "assumed")
 """Regression over captures; the packets of the commands; the line rate of ``senders``; the user; or a default that
 nothing contradicts."""
 
@@ -29,7 +28,7 @@ class Estimate:
     low: float
     high: float
     source: str
-    """One of SOURCES."""
+    """``fit``, ``packets``, ``line``, ``given`` or ``assumed``."""
 
     @classmethod
     def exact(cls, value: float, source: str = "given") -> Estimate:

@@ -16,8 +16,8 @@ from iscsitrace.measure import capture_health
 from iscsitrace.show import files, inputs, summary
 from iscsitrace.show.document import Section, table
 from iscsitrace.show.terminal import show
-from iscsitrace.tables.preview import ROWS
 from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
+from iscsitrace.tables.table import ROWS
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import cells
 from iscsitrace.wording.amounts import count, percent, time
@@ -146,16 +146,17 @@ def diagnose(trace: TraceTables, sessions: Sequence[int] = ()) -> Diagnosed:
 
 def plot(trace: TraceTables, kind: str, by: str | None, **zoom: Any) -> Picture:
     """See Trace.plot."""
-    from iscsitrace.plots import groups, kinds, picture
+    from iscsitrace.plots import kinds, picture
+    from iscsitrace.plots.kind import GROUP_TITLES
     from iscsitrace.plots.marks import Detail
     from iscsitrace.plots.view import Zoom
 
     if kind not in kinds.NAMES:
         raise InputInvalid(f"unknown plot {kind}; there are {', '.join(kinds.NAMES)}")
     found = kinds.load(kind)
-    if by is not None and not (found.is_told_apart and by in groups.TITLES):
+    if by is not None and not (found.is_told_apart and by in GROUP_TITLES):
         raise InputInvalid(
-            f"{kind} cannot group commands by {by}; latency and time_breakdown can, by {', '.join(groups.TITLES)}"
+            f"{kind} cannot group commands by {by}; latency and time_breakdown can, by {', '.join(GROUP_TITLES)}"
         )
     asked = Zoom(**zoom)
     whole = trace.with_tables((*found.tables, *(found.zoomed_tables if asked.has_times else ())))

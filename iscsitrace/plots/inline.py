@@ -51,7 +51,6 @@ class Inline:
     svg: str
     axes: list[dict[str, Any]]
     """For each axes with plain numbers: its box in the picture (x y width height), limits and labels."""
-    is_bitmap: bool
 
 
 class Looks:
@@ -83,13 +82,13 @@ def draw(figure: Figure, prefix: str, looks: Looks) -> Inline:
     width, height = (float(inches) * _POINTS_PER_INCH for inches in figure.get_size_inches())
     places = [place for axes in figure.axes if (place := _place(axes, width, height))]
     if len(stream.getvalue()) > 8 * SIZE_LIMIT:
-        return Inline(_bitmap(figure, width, height), places, is_bitmap=True)
+        return Inline(_bitmap(figure, width, height), places)
     _adopt(root, prefix, looks)
     _merge(root)
     text = ElementTree.tostring(root, encoding="unicode")
     if len(text) > SIZE_LIMIT:
-        return Inline(_bitmap(figure, width, height), places, is_bitmap=True)
-    return Inline(text, places, is_bitmap=False)
+        return Inline(_bitmap(figure, width, height), places)
+    return Inline(text, places)
 
 
 def _bitmap(figure: Figure, width: float, height: float) -> str:

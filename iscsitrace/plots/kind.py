@@ -1,4 +1,5 @@
-"""One kind of plot: its tables, how its arrays are prepared and drawn, how to read it, its pictures in a report.
+"""One kind of plot: its tables, how its arrays are prepared and drawn, how to read it, its pictures in a report; and
+what the commands of a plot are told apart by.
 
 A report shows parts of a session that are worth a plot: a typical command, the slowest command, its I/O job.
 """
@@ -6,7 +7,7 @@ A report shows parts of a session that are worth a plot: a typical command, the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -15,18 +16,68 @@ from matplotlib.figure import Figure
 from iscsitrace import events
 from iscsitrace.events import derived
 from iscsitrace.measure import connection_counts, waits
-from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.waits import Waits
 from iscsitrace.plots import style, timeline, view
 from iscsitrace.plots.marks import Array, Detail
-from iscsitrace.plots.scales import duration
+from iscsitrace.plots.style import duration
 from iscsitrace.plots.timeline import Timeline
-from iscsitrace.plots.view import View, Zoom
+from iscsitrace.plots.view import View, Zoom, slowest_first
 from iscsitrace.relate.jobs.streams import Job
-from iscsitrace.tables.nulls import known
+from iscsitrace.relate.loads import Attributes
+from iscsitrace.tables.nulls import known, numbers_of
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps.reading import TappedTables
+
+OPERATION: Final = "operation"
+GROUP_TITLES: Final = {"lun": "LUN", OPERATION: OPERATION, "session": "session", "connection": "connection"}
+"""By name, the word in titles."""
+_LABEL_LIMIT: Final = 30
+
+
+@dataclass(frozen=True)
+class CommandGroups:
+    """Groups of commands."""
+
+    by: str
+    """One of GROUP_TITLES."""
+    labels: Sequence[str]
+    places: Array
+    """The place of each command's group among the labels; -1 for none."""
+
+    def select(self, rows: Array) -> CommandGroups:
+        """Those of some commands."""
+        return replace(self, places=self.places[rows])
+
+
+def by_operation(cycles: Table) -> CommandGroups:
+    """Commands by operation."""
+    labels = [str(word or "unknown") for word in cycles.words_by_code("operation").tolist()]
+    return CommandGroups(OPERATION, labels, cycles.raw("operation").astype(np.int64))
+
+
+def groups_of(trace: TraceTables, by: str) -> CommandGroups:
+    """The commands of a trace by one of GROUP_TITLES; by LUN only those that read, write or erase data."""
+    if by == OPERATION:
+        return by_operation(trace.cycles)
+    if by in ("session", "connection"):
+        numbers, places = np.unique(numbers_of(trace.cycles, by), return_inverse=True)
+        labels = [f"{by} {number}" if number >= 0 else f"no {by}" for number in numbers.tolist()]
+        return CommandGroups(by, labels, places.ravel())
+    found = Attributes(trace.table).by(by)
+    return CommandGroups(by, _short(found.labels), found.places)
+
+
+def _short(labels: Sequence[str]) -> list[str]:
+    """``LUN 0`` where all are of one target; else the end of its name, which tells targets apart."""
+    pairs = [label.partition(" of ") for label in labels]
+    if len({target for _, _, target in pairs}) == 1:
+        return [lun for lun, _, _ in pairs]
+    return [
+        f"{lun} of {target if len(target) <= _LABEL_LIMIT else f'...{target[3 - _LABEL_LIMIT :]}'}"
+        for lun, _, target in pairs
+    ]
+
 
 _AROUND_SLOWEST: Final = 0.6
 """Share of a command's latency that is shown before and after it."""
@@ -84,10 +135,7 @@ def examples_of(
 
 def _slowest_command(cycles: Table, waited: Waits, which: Array) -> tuple[int | None, Zoom | None]:
     """The slowest data command among these, or of others if there is none; and the time around it."""
-    rows = np.flatnonzero(which)
-    ranked = rows[waited.select(rows).slowest_first()]
-    is_data = is_data_command(cycles.select(ranked))
-    ranked = ranked[is_data] if is_data.any() else ranked
+    ranked = slowest_first(cycles, waited, which)
     if not len(ranked):
         return None, None
     chosen = ranked[:1]

@@ -16,10 +16,9 @@ import numpy as np
 from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import path
 from iscsitrace.measure.budget import PARTS, over_time, rows_of
-from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.waits import Waits
 from iscsitrace.plots.marks import Array
-from iscsitrace.plots.view import View, seen_cycles
+from iscsitrace.plots.view import View, seen_cycles, slowest_first
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
@@ -476,10 +475,7 @@ def slowest(cycles: Table, waited: Waits, view: View) -> int:
     """The number of the slowest command, which may have no status: a data command if there is one; InputInvalid without
     any. ``waited`` are the waits of all cycles.
     """
-    is_seen = seen_cycles(cycles, view, waited.ends_ns(cycles))
-    seen, waited = cycles.select(is_seen), waited.select(is_seen)
-    ranked = waited.slowest_first()
+    ranked = slowest_first(cycles, waited, seen_cycles(cycles, view, waited.ends_ns(cycles)))
     if not len(ranked):
         raise InputInvalid("nothing to draw: no SCSI command of the view has a known latency")
-    is_data = is_data_command(seen)[ranked]
-    return int(seen.raw("cycle")[ranked[is_data] if is_data.any() else ranked][0])
+    return int(cycles.raw("cycle")[ranked[0]])

@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator
 
 from iscsitrace.plots import style
 from iscsitrace.plots.model_curves import Axis, Curve, ModelCurves
-from iscsitrace.plots.scales import ByteAxis
+from iscsitrace.plots.style import ByteAxis
 
 _LOOKS: tuple[tuple[str, str, Any], ...] = (
     (style.BLUE, "o", "solid"),

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from iscsitrace.measure.path import tap_position
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Drawing
-from iscsitrace.plots.scales import duration
+from iscsitrace.plots.style import duration
 from iscsitrace.plots.view import View
 from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.table import Table

@@ -1,4 +1,5 @@
-"""The style of every plot: colours, marks, sizes, and metadata without dates, so that equal arrays give equal bytes.
+"""The style of every plot: colours, marks, sizes, and metadata without dates, so that equal arrays give equal bytes;
+and one unit for the nanoseconds or bytes of an axis, named in its label.
 
 The colours are Okabe and Ito's palette, safe for colour-blind readers; each colour also has its own mark, hatch or
 line style.
@@ -19,12 +20,109 @@ from matplotlib.container import Container
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+from numpy.typing import NDArray
+
+from iscsitrace.plots.view import View
+
+Array = NDArray[Any]
+
+
+_SECOND_NS = 1_000_000_000
+_TIME_UNITS = (("s", _SECOND_NS), ("ms", 1_000_000), ("µs", 1_000), ("ns", 1))
+_BYTE_UNITS = (("GB", 10**9), ("MB", 10**6), ("KB", 10**3), ("bytes", 1))
+
+
+TIME = "time"
+"""The label of axes whose horizontal axis is time."""
+
+
+class TimeAxis:
+    """The time axis of a view: seconds after the first packet, or for a short view the time after a round value."""
+
+    def __init__(self, view: View) -> None:
+        length_ns = max(1, view.end_ns - view.start_ns)
+        if length_ns >= 2 * _SECOND_NS:
+            self.base_ns, self.unit, self._per_unit = view.origin_ns, "s", _SECOND_NS
+            self.label = "seconds after the first packet"
+        else:
+            # ticks count from a round value, so that they stay short
+            self.unit, self._per_unit = next(
+                ((unit, size) for unit, size in _TIME_UNITS[1:] if length_ns >= 2 * size), _TIME_UNITS[-1]
+            )
+            after_ns = (view.start_ns - view.origin_ns) // self._per_unit * self._per_unit
+            self.base_ns = view.origin_ns + after_ns
+            moment = f"{after_ns / _SECOND_NS:.9g} s" if after_ns else "the first packet"
+            self.label = f"{self.unit} after {moment}"
+        self._view = view
+
+    def of(self, times_ns: Array) -> Array:
+        """Times on this axis."""
+        return np.asarray(times_ns - self.base_ns, dtype=np.float64) / self._per_unit
+
+    def at(self, time_ns: int) -> float:
+        """One time on this axis."""
+        return (time_ns - self.base_ns) / self._per_unit
+
+    def apply(self, axes: Axes, *, has_label: bool = True) -> None:
+        """Sets limits and label."""
+        axes.set_xlim(self.at(self._view.start_ns), self.at(self._view.end_ns))
+        axes.set_xlabel(self.label if has_label else "")
+        if has_label:
+            axes.set_label(TIME)
+
+
+class ByteAxis:
+    """An axis of bytes, in the largest decimal unit with values above one."""
+
+    def __init__(self, greatest: float) -> None:
+        self.unit, self._per_unit = next(((u, s) for u, s in _BYTE_UNITS if greatest >= s), _BYTE_UNITS[-1])
+
+    def of(self, amounts: Array) -> Array:
+        """Amounts on this axis."""
+        return np.asarray(amounts, dtype=np.float64) / self._per_unit
+
+    def at(self, amount: float) -> float:
+        """One amount on this axis."""
+        return amount / self._per_unit
+
+
+class DurationAxis:
+    """An axis of durations, in a unit that suits the longest."""
+
+    def __init__(self, greatest_ns: float) -> None:
+        self.unit, self._per_unit = next(((u, s) for u, s in _TIME_UNITS if greatest_ns >= 2 * s), _TIME_UNITS[-1])
+
+    def of(self, durations_ns: Array) -> Array:
+        """Durations on this axis."""
+        return np.asarray(durations_ns, dtype=np.float64) / self._per_unit
+
+    def at(self, duration_ns: float) -> float:
+        """One duration on this axis."""
+        return duration_ns / self._per_unit
+
+
+def duration(length_ns: float) -> str:
+    """A duration with three significant digits and its unit."""
+    rounded_ns = float(f"{length_ns:.3g}")
+    unit, per_unit = next(((unit, size) for unit, size in _TIME_UNITS if rounded_ns >= size), _TIME_UNITS[-1])
+    amount = rounded_ns / per_unit
+    return f"{amount:,.0f} {unit}" if amount >= 1000 else f"{amount:.3g} {unit}"
+
+
+def step_note(edges_ns: Array) -> str:
+    """What a step of a plot over time shows; see iscsitrace.plots.steps."""
+    length_ns = (edges_ns[-1] - edges_ns[0]) / (len(edges_ns) - 1)
+    return f"each step is {duration(length_ns)}; bursts and waits within commands of less than ten steps are averaged"
+
 
 BLACK, GREY, PALE = "#000000", "#7a7a7a", "#e9e9e9"
 ORANGE, SKY, GREEN, YELLOW = "#E69F00", "#56B4E9", "#009E73", "#F0E442"
 BLUE, VERMILLION, PURPLE = "#0072B2", "#D55E00", "#CC79A7"
 
 WIDTH_IN, HEIGHT_IN, DPI = 11.0, 6.2, 110
+SEEN_SHARE = 1 / 400
+"""Smallest height of an area, as a share of the greatest, that can be seen: about a pixel."""
 _STYLE: dict[str, Any] = {
     "figure.dpi": DPI,
     "savefig.dpi": DPI,
@@ -195,6 +293,20 @@ def _is_seen(handle: Any, axes: Axes) -> bool:
         and each.ymax >= frame.ymin
         for each in extents
     )
+
+
+def stack(axes: Axes, below: Array, height: Array, edges: Array, color: str, hatch: str, label: str) -> Array:
+    """Draws steps of an area upon others; returns the upper edge."""
+    axes.stairs(
+        below + height, edges, baseline=below, fill=True, color=color, hatch=hatch, edgecolor="white", linewidth=0,
+        label=label,
+    )  # fmt: skip
+    return below + height
+
+
+def show_durations(axes: Axes) -> None:
+    """Labels the y axis with durations."""
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value) if value else "0"))
 
 
 def from_zero(axes: Axes) -> None:

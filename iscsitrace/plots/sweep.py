@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.fit.paid import Paid
-from iscsitrace.fit.points import Fit
+from iscsitrace.fit.points import Fit, Paid
 from iscsitrace.fit.sweep import Sweep
 from iscsitrace.model.prediction import predict
 from iscsitrace.model.setting import Setting

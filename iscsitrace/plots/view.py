@@ -10,6 +10,7 @@ import numpy as np
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.measure.data_commands import is_data_command
+from iscsitrace.measure.waits import Waits
 from iscsitrace.plots.marks import Array
 from iscsitrace.tables.table import Table
 
@@ -199,6 +200,16 @@ def seen_cycles(cycles: Table, view: View, ends_ns: Array | None = None) -> Arra
         ends_ns = np.where(np.ma.getmaskarray(status), start, np.ma.getdata(status))
     found: Array = picked_cycles(cycles, view) & (start <= view.end_ns) & (ends_ns >= view.start_ns)
     return found
+
+
+def slowest_first(cycles: Table, waited: Waits, which: Array) -> Array:
+    """The rows of these commands of known latency, of data commands alone if there are any. ``waited`` are the waits of
+    all cycles.
+    """
+    rows = np.flatnonzero(which)
+    ranked = rows[waited.select(rows).slowest_first()]
+    is_data = is_data_command(cycles.select(ranked))
+    return np.asarray(ranked[is_data] if is_data.any() else ranked)
 
 
 def _described(zoom: Zoom) -> str:

@@ -18,8 +18,7 @@ from iscsitrace.measure.intervals import intersection, merged
 from iscsitrace.relate.outages import Availability, Intervals, joined
 from iscsitrace.relate.volumes import Member, Volume, Volumes
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.numbers import distinct, grouped, rows_of_each, sums_of
-from iscsitrace.tables.partition import Partition
+from iscsitrace.tables.numbers import Partition, distinct, grouped, rows_of_each, sums_of
 from iscsitrace.tables.table import Source, Table
 
 Array = NDArray[Any]
@@ -53,8 +52,6 @@ class PathsUse:
 
     volume: Volume
     paths: tuple[PathUse, ...]
-    common_ns: int
-    """How long all of them were."""
     turn_count: int
     """How often the initiator went from one path to another, plus one."""
     longest_turn: int
@@ -120,7 +117,6 @@ def _of_volume(cycles: Table, service: Availability, reports: _Reports, volume: 
     return PathsUse(
         volume,
         tuple(uses),
-        _length(common),
         len(turns),
         int(turns.max(initial=0)),
         int(moved[is_misplaced].sum()),

@@ -20,7 +20,7 @@ import numpy as np
 
 from iscsitrace.relate.portals import Portals
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.partition import NumberedRows
+from iscsitrace.tables.numbers import NumberedRows
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Source, Table
 

@@ -15,7 +15,7 @@ from iscsitrace.diagnosis.subject import Subject
 from iscsitrace.errors import InputInvalid
 from iscsitrace.findings import NEEDED
 from iscsitrace.plots import inline
-from iscsitrace.report import chapters, figures, heat, modelled, sections
+from iscsitrace.report import chapters, figures, heat, sections
 from iscsitrace.show import places, shown
 from iscsitrace.show.diagnose import Remedies
 from iscsitrace.show.document import Block, Document, Grid, Opening, Section, table
@@ -39,7 +39,7 @@ ROWS: Final = 2_000
 
 def needed(is_large: bool, has_pictures: bool = True) -> tuple[str, ...]:
     """The tables that a trace must be read with."""
-    return tuple(dict.fromkeys((*NEEDED, *modelled.NEEDED, *(figures.needed(is_large) if has_pictures else ()))))
+    return tuple(dict.fromkeys((*NEEDED, *sections.NEEDED, *(figures.needed(is_large) if has_pictures else ()))))
 
 
 def describe(
@@ -85,7 +85,7 @@ def describe(
         story = tuple(number for number in lead.sessions if number != main)
         if has_pictures:
             found += figures.section(*figures.draw(trace, main, diagnosis.jobs, looks, story))
-        found.append(modelled.of_session(trace, main, title, has_others=bool(story)))
+        found.append(sections.of_session(trace, main, title, has_others=bool(story)))
     found += sections.of_trace(trace, lead, diagnosis.mirrors)
     return Document(title, _subtitle(trace), opening, tuple(found), looks.sheet)
 

@@ -27,7 +27,7 @@ from iscsitrace.measure.ranks import PERCENTILES
 from iscsitrace.measure.throughput import Throughput, measure, shares
 from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.show import places
-from iscsitrace.show.diagnose import REFERENCE, Remedies, breakdown
+from iscsitrace.show.diagnose import Remedies, breakdown
 from iscsitrace.show.document import Block, Fact, Findings, FoundProblem, Heading, Opening, Section, SvgPlot
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.table import Table
@@ -140,11 +140,6 @@ def first_findings(subject: Subject, told: Findings) -> tuple[FoundProblem, ...]
     """The first findings that something has to be done about, of all that were ``told``."""
     by_name = {each.name: each for each in told.every}
     return tuple(by_name[each.name] for each in to_act_on(subject.headline, subject.findings)[:FIRST_FINDINGS])
-
-
-def _is_new(found: FoundProblem) -> bool:
-    """Whether its advice is its own, and not that of a finding before it."""
-    return not found.steps or not found.steps[0].advice.startswith(REFERENCE)
 
 
 def told(subject: Subject, remedies: Remedies) -> Findings:

@@ -31,9 +31,9 @@ from iscsitrace.wording import amounts
 from iscsitrace.wording.event_kinds import EVENT_KINDS
 from iscsitrace.wording.headings import HEADINGS as OTHER_HEADINGS
 from iscsitrace.wording.headings import WORDS, known_as
-from iscsitrace.wording.names import like
 from iscsitrace.wording.parts import PARTS, named
 from iscsitrace.wording.rules import counters, login_keys, rules
+from iscsitrace.wording.sentences import like
 
 if TYPE_CHECKING:
     from iscsitrace.findings.finding import Problem

@@ -24,7 +24,7 @@ from iscsitrace.events import derived
 from iscsitrace.fleet import periods
 from iscsitrace.show import files
 from iscsitrace.show.csv_writer import write_csv
-from iscsitrace.tables.ring_pass import Period, RingPass
+from iscsitrace.tables.passes import Period, RingPass
 from iscsitrace.tables.schema import (
     DATASET_TABLES,
     DEFAULT_TABLES,

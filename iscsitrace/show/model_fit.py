@@ -11,8 +11,7 @@ from os.path import commonpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.fit.paid import throughput_of_each
-from iscsitrace.fit.points import REASONS
+from iscsitrace.fit.points import REASONS, throughput_of_each
 from iscsitrace.fit.sweep import POOR, Sweep, SweptPoint, apart
 from iscsitrace.plots.model_curves import label_of, text_of
 from iscsitrace.show import inputs as captures

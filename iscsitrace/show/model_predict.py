@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from iscsitrace import __version__
-from iscsitrace.model.plan import DELAY_MOST_NS, Plan, Planned, burst_packets
 from iscsitrace.model.setting import Prediction
 from iscsitrace.model.uncertainty import Interval, predict_with
-from iscsitrace.model.what_if import PARAMETERS
+from iscsitrace.model.what_if import DELAY_MOST_NS, PARAMETERS, Plan, Planned, burst_packets
 from iscsitrace.plots.model_curves import ModelCurves, of_answers, text_of
 from iscsitrace.show import files
 from iscsitrace.show.document import Section, table
@@ -21,7 +20,7 @@ from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.wording import amounts, cells
 
 if TYPE_CHECKING:
-    from iscsitrace.fit.fitted import FittedModel
+    from iscsitrace.fit.points import FittedModel
     from iscsitrace.model.setting import Setting
     from iscsitrace.model.uncertainty import Fitting
     from iscsitrace.model.what_if import Alternative

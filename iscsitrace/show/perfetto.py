@@ -17,8 +17,7 @@ from iscsitrace.events import derived
 from iscsitrace.events.selection import ends_ns
 from iscsitrace.measure import waits
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.numbers import grouped, places_of
-from iscsitrace.tables.partition import Partition
+from iscsitrace.tables.numbers import Partition, grouped, places_of
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import cells

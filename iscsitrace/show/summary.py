@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from iscsitrace.measure import capture_health, connection_counts, operations, throughput, waits
+from iscsitrace.measure import capture_health, connection_counts, throughput, waits, workload
 from iscsitrace.measure.parameters import connections_by_value, negotiated
 from iscsitrace.measure.ranks import PERCENTILES
 from iscsitrace.relate.mirrors import recognition
@@ -78,8 +78,8 @@ def totals(trace: TraceTables) -> dict[str, Any]:
         "parameters": list(trace.parameters.rows()),
         "volumes": [volume.as_dict() for volume in throughput.measure(trace.cycles, waited)],
         "queue_depth": throughput.queue_depths(trace.cycles),
-        "block_sizes": operations.block_sizes(trace.cycles),
-        "latency": operations.latencies(trace.cycles, waited),
+        "block_sizes": workload.block_sizes(trace.cycles),
+        "latency": workload.latencies(trace.cycles, waited),
         "coverage": [part.as_dict() for part in trace.coverage],
         "counters": capture_health.by_name(trace.counters),
     }
@@ -289,7 +289,7 @@ def counts_grid(row: Mapping[str, Any]) -> Grid:
 def sizes(rows: Iterable[Mapping[str, Any]]) -> Grid:
     """The most frequent I/O sizes of each operation."""
     found: list[tuple[object, ...]] = []
-    for operation, each in operations.largest_counts(rows, _SIZES).items():
+    for operation, each in workload.largest_counts(rows, _SIZES).items():
         found += [(operation, cells.size(row["bytes"]), row["cycle_count"]) for row in each.shown]
         if each.other_count:
             found.append((operation, wording.count(each.other_count, "other size"), each.other_cycle_count))
@@ -319,4 +319,4 @@ def latency(rows: Sequence[Mapping[str, Any]]) -> Grid:
         for row in rows
     ]
     caption = "Latency in ms, from the first byte of the command to its status"
-    return table(columns, found, caption, notes=operations.without_status(rows))
+    return table(columns, found, caption, notes=workload.without_status(rows))

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from iscsitrace.fit.paid import throughput_of_each
+from iscsitrace.fit.points import throughput_of_each
 from iscsitrace.fit.sweep import Sweep
 from iscsitrace.plots import sweep as sweep_curves
 from iscsitrace.show import files

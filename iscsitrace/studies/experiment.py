@@ -277,10 +277,6 @@ def efficiency(values: dict[str, Value], throughput_bytes_per_s: float | None) -
     return None if not rate or throughput_bytes_per_s is None else throughput_bytes_per_s * _BITS / float(rate)
 
 
-KEPT: Final = ("figures", "captures", "none")
-"""Which captures are kept: those that figures are drawn from, all, or none."""
-
-
 def prepare(definition: Definition, points: Sequence[DesignPoint], directory: Path, *, is_forced: bool) -> None:
     """Creates the folder, or reuses one in which the same experiment was started; ``is_forced`` starts over. A copy of
     the definition is kept in it, so that the folder is complete.

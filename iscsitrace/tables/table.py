@@ -2,25 +2,31 @@
 
 Columns are copied only where needed and never changed. It is not a ``Mapping``: ``len(table)`` counts rows, but
 iterating yields column names (so ``dict(table)`` works). The schema has the meaning of each column.
+
+A notebook shows a table as HTML, in which every text is escaped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import repeat
 from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeGuard, overload
+from typing import TYPE_CHECKING, Any, Final, TypeGuard, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.errors import ExtraMissing
 from iscsitrace.tables.schema import Column, Declaration
+from iscsitrace.wording import cells
+from iscsitrace.wording.amounts import count
 
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+
+Array = NDArray[Any]
 
 _TAKING = Lock()
 """A column can be taken once."""
@@ -30,8 +36,6 @@ _INDICES = (np.intp, np.int32)
 
 NO_WORD = 255
 """Code of a category that is null."""
-
-Array = NDArray[Any]
 
 
 @cache
@@ -183,8 +187,6 @@ class Table:
         return np.asarray(values == ("" if column.dtype == "str" else null_value(column.dtype)), dtype=bool)
 
     def _repr_html_(self) -> str:
-        from iscsitrace.tables.preview import preview
-
         return preview(self.name, self.columns, len(self), lambda part: self.select(part).rows())
 
     @overload
@@ -392,3 +394,26 @@ def _as_array(table: str, column: Column, values: Array | Sequence[str]) -> Arra
     if array.dtype != wanted:
         raise ValueError(f"column {column.name} of table {table} is {array.dtype}, not {wanted}")
     return array
+
+
+Row = Mapping[str, Any]
+
+ROWS: Final = 10
+"""So many of the first and last rows together."""
+_LEFT_OUT: Final = "…"
+
+
+def preview(name: str, columns: Sequence[Column], row_count: int, rows: Callable[[slice], Iterable[Row]]) -> str:
+    """The first and last rows of a table; the meaning of a column where the pointer rests on its name."""
+    from html import escape
+
+    shown = row_count if row_count <= ROWS else ROWS // 2
+    cells_of: list[Iterable[Any]] = [row.values() for row in rows(slice(0, shown))]
+    if row_count > ROWS:
+        last = [row.values() for row in rows(slice(row_count - shown, row_count))]
+        cells_of = [*cells_of, [_LEFT_OUT] * len(columns), *last]
+    caption = f"<caption>{escape(name)}: {count(row_count, 'row')}</caption>"
+    names = (f'<th title="{escape(column.meaning)}">{escape(column.name)}</th>' for column in columns)
+    head = f"<thead><tr>{''.join(names)}</tr></thead>"
+    body = "".join(f"<tr>{''.join(f'<td>{escape(cells.text(each))}</td>' for each in row)}</tr>" for row in cells_of)
+    return f'<div style="overflow-x: auto"><table>{caption}{head}<tbody>{body}</tbody></table></div>'

@@ -28,7 +28,7 @@ from iscsitrace.tables.schema import (
 
 if TYPE_CHECKING:
     from iscsitrace.tables.coverage import Coverage
-    from iscsitrace.tables.kernel.samples import Offset
+    from iscsitrace.tables.kernel import Offset
     from iscsitrace.tables.table import Table
 
 try:
@@ -154,15 +154,15 @@ class TraceTables:
         return self._estimated[name]
 
     def _with_kernel(self, name: str) -> Table:
-        from iscsitrace.tables.kernel import limits
+        from iscsitrace.tables import kernel
         from iscsitrace.tables.table import Table
 
         estimated, samples = self.estimated(name), self._stored("tcp_info")
         columns = {each: estimated.raw(each) for each in estimated}
         if name == "senders":
-            columns = limits.senders(columns, samples, self.connections)
+            columns = kernel.senders(columns, samples, self.connections)
         else:
-            columns = limits.budget(columns, samples, self.connections, self.cycles)
+            columns = kernel.budget(columns, samples, self.connections, self.cycles)
         return Table(TABLES[name], columns, None, self._words)
 
     def _on_one_clock(self, samples: Table) -> Table:
@@ -181,7 +181,7 @@ class TraceTables:
     @cached_property
     def clocks(self) -> tuple[Offset, ...]:
         """The clock of each file of samples of TCP_INFO against that of the capture."""
-        from iscsitrace.tables.kernel.samples import clock_offset
+        from iscsitrace.tables.kernel import clock_offset
 
         samples = self.estimated("tcp_info") if self._file_count else None
         return tuple(
@@ -362,7 +362,7 @@ def read(
     }
     files: list[tuple[str, str]] = []
     if sample_files := [*tcp_info]:
-        from iscsitrace.tables.kernel.samples import read_samples
+        from iscsitrace.tables.kernel import read_samples
 
         files = read_samples(sample_files)
         options["tcp_info"] = [name for name, _ in files]

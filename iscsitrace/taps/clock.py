@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 
 from iscsitrace.measure.intervals import Span
 from iscsitrace.tables.numbers import grouped
-from iscsitrace.taps.envelope import Envelope, OffsetLine, widest
-from iscsitrace.taps.samples import Samples
-from iscsitrace.taps.steps import step_between, worst_boundary
+from iscsitrace.taps.envelope import Envelope, OffsetLine, Samples, step_between, widest, worst_boundary
 
 Array = NDArray[Any]
 

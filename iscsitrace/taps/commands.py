@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import first_rows, order_of
 from iscsitrace.tables.table import Source, Table
-from iscsitrace.taps.samples import Samples, joined
+from iscsitrace.taps.envelope import Samples, joined
 
 _NUMBERS = 1 << 32
 _FEW = 16

@@ -1,18 +1,116 @@
-"""The network between two taps: the clocks at both ends, one-way delays, losses, and what each capture lacks."""
+"""The network between two taps: the clocks at both ends, one-way delays, losses, and what each capture lacks.
+
+The packets of two taps are joined by the bytes that they carry. A proxy that terminates TCP carries other bytes on each
+side: then nothing joins, and only commands are compared.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.tables import tap_join
+from iscsitrace.tables.table import Table
+from iscsitrace.tables.trace import Source, TraceTables
 from iscsitrace.taps.clock import Clock, fit
-from iscsitrace.taps.packets import Packets
-from iscsitrace.taps.samples import Samples, joined
+from iscsitrace.taps.commands import ConnectionPair, Matched
+from iscsitrace.taps.envelope import Samples, joined
 
 Array = NDArray[Any]
+
+Captured = tuple[TraceTables, Sequence[Source]]
+"""A tap: its trace, and its captures."""
+
+
+@dataclass(frozen=True)
+class Packets:
+    """What the join shows; A is the tap nearer to the initiator."""
+
+    transits: Samples
+    """Of ranges of bytes and empty packets, evenly decimated, in order of time at A."""
+    limits: Samples
+    """The least and greatest transit times of many intervals: what limits the clock."""
+    paths: Table
+    losses: Table
+    doubts: Table
+    losses_not_listed: int = 0
+
+    def alone(self, *, is_at_a: bool) -> Table:
+        """What the tap of the sender alone saw, and the network did not lose for sure: rows of ``path_losses``."""
+        is_of_sender = (self.losses.raw("is_seen_at_a") == is_at_a) & (self.losses.raw("to_target") == is_at_a)
+        return self.losses.select(is_of_sender & (self.losses["verdict"] != "lost_in_network"))
+
+    def doubtful(self, *, is_at_a: bool) -> tuple[Array, Array]:
+        """Connections and times of packets of this tap's sender whose bytes one that neither tap saw may have had."""
+        rows = self.doubts.select(self.doubts.raw("to_target") == is_at_a)
+        return self.connections(rows, is_at_a=is_at_a), rows.raw("time_ns").astype(np.int64)
+
+    def connections(self, losses: Table, *, is_at_a: bool) -> Array:
+        """The connection of each row of ``path_losses`` or ``path_doubts``, as one of the taps numbers them, int64."""
+        by_pair = np.zeros(int(self.paths.raw("pair").max(initial=0)) + 1, dtype=np.int64)
+        by_pair[self.paths.raw("pair")] = self.paths.raw("connection_a" if is_at_a else "connection_b")
+        return np.asarray(by_pair[losses.raw("pair")])
+
+    def count(self, name: str, *, to_target: bool | None = None) -> int:
+        """Sum of a column of ``paths``, of one direction or of both."""
+        values = self.paths.raw(name)
+        return int(values.sum() if to_target is None else values[self.paths.raw("to_target") == to_target].sum())
+
+
+def join(near: Captured, far: Captured, matched: Matched, clock: Clock) -> Packets | None:
+    """Joins two taps; None if they have no packet in common."""
+    pairs = _pairs(near, far, matched.connections)
+    tables = tap_join.join(near[1], far[1], pairs, clock.offset_ns)
+    paths = tables["paths"]
+    terminated = set(paths.raw("pair")[paths.raw("is_terminated")].tolist())
+    if terminated:
+        pairs = [pair for number, pair in enumerate(pairs) if number not in terminated]
+        tables = tap_join.join(near[1], far[1], pairs, clock.offset_ns)
+    transits, limits = _transits(tables["transits"]), _limits(tables["envelope"])
+    if not transits.has_both_directions:
+        return None
+    counters = tables["counters"]
+    not_listed = int(counters.raw("count")[counters["name"] == "join_losses_not_listed"].sum())
+    return Packets(transits, limits, tables["paths"], tables["path_losses"], tables["path_doubts"], not_listed)
+
+
+def _transits(table: Table) -> Samples:
+    rows = Samples(table.raw("time_a_ns"), table.raw("transit_ns"), table.raw("to_target").astype(bool))
+    return joined([rows], rows.time_ns)
+
+
+def _limits(envelope: Table) -> Samples:
+    to_target = envelope.raw("to_target").astype(bool)
+    parts = [
+        Samples(envelope.raw(time)[which], envelope.raw(value)[which], to_target[which])
+        for which, time, value in (
+            (to_target, "least_time_a_ns", "least_ns"),
+            (~to_target, "greatest_time_a_ns", "greatest_ns"),
+        )
+    ]
+    return joined(parts, np.concatenate([part.time_ns for part in parts]))
+
+
+def _pairs(near: Captured, far: Captured, connections: Sequence[ConnectionPair]) -> list[tap_join.Pair]:
+    """The connections as the join numbers them, with the side that it takes for the client."""
+    at_near = _is_client_target(*near, [pair.at_a for pair in connections])
+    at_far = _is_client_target(*far, [pair.at_b for pair in connections])
+    return [tap_join.Pair(pair.at_a, pair.at_b, at_near[pair.at_a], at_far[pair.at_b]) for pair in connections]
+
+
+def _is_client_target(trace: TraceTables, sources: Sequence[Source], connections: Sequence[int]) -> Mapping[int, bool]:
+    """By connection, whether the join takes the target for its client: where no SYN was captured."""
+    rows = trace.connections.select(np.isin(trace.connections.raw("connection"), connections))
+    targets = {row["connection"]: (row["target_address"], row["target_port"]) for row in rows.rows()}
+    if rows.raw("has_syn").all():
+        return dict.fromkeys(targets, False)
+    seen = tap_join.connections_seen(sources)["connections_seen"]
+    clients = {row["connection"]: (row["client_address"], row["client_port"]) for row in seen.rows()}
+    return {connection: clients.get(connection) == target for connection, target in targets.items()}
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from iscsitrace.wording import amounts
 
 Place = Literal["network", "target", "initiator"]
 PLACES: Final[tuple[Place, ...]] = ("network", "target", "initiator")
-_HOSTS: Final[dict[Place, str]] = {"target": "the target", "initiator": "the initiator's host"}
 
 SLOW_SHARE: Final = 0.5
 """A host that takes more of the time of all commands is what limits them."""

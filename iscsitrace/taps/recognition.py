@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.partition import Partition
+from iscsitrace.tables.numbers import Partition
 from iscsitrace.tables.table import Source, Table
 from iscsitrace.taps.clock import Clock, fit, synchronised
 from iscsitrace.taps.commands import ConnectionPair, Matched, complete, match, samples_of
-from iscsitrace.taps.samples import Samples
-from iscsitrace.taps.steps import drifts_together
+from iscsitrace.taps.envelope import Samples, drifts_together
 
 Array = NDArray[Any]
 

@@ -15,9 +15,8 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from iscsitrace import __version__
 from iscsitrace.watch.meters import LATENCY_BOUNDS_NS, Gauges, Latencies, Meters, PathLabels
-from iscsitrace.watch.server import MetricsServer
+from iscsitrace.watch.server import OPEN, Access, MetricsServer
 from iscsitrace.watch.watcher import Report, Watcher
-from iscsitrace.watch.web_config import OPEN, Access
 
 _PREFIX: Final = "iscsitrace_"
 _PATH: Final = PathLabels._fields

@@ -17,9 +17,9 @@ import numpy as np
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.diagnosis.headline import Headline, Verdict
 from iscsitrace.relate.stories import sessions_over
-from iscsitrace.tables.live_pass import SECOND_NS, Settings
 from iscsitrace.tables.memory import cycles_freed
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.passes import SECOND_NS, Settings
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.watch.figures import SHOWN_MAX

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from iscsitrace.measure import throughput
 from iscsitrace.measure.waits import Waits
-from iscsitrace.tables.live_pass import SECOND_NS
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.passes import SECOND_NS
 from iscsitrace.tables.table import Table
 from iscsitrace.watch.figures import CAUSES, WatchLine
 from iscsitrace.wording import scsi_names

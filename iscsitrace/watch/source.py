@@ -13,7 +13,7 @@ from typing import IO
 
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.recording.file_names import of_ring
-from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
+from iscsitrace.tables.passes import SECOND_NS, Live, Settings
 
 PIPE_LAG_MAX_NS = 2 * SECOND_NS
 _PATIENCE_S = 5.0

@@ -16,9 +16,9 @@ from iscsitrace.measure import budget, waits
 from iscsitrace.measure import capture_health as health
 from iscsitrace.measure.waits import Waits
 from iscsitrace.relate.stories import sessions_over
-from iscsitrace.tables.live_pass import Live, Pace, PassView
 from iscsitrace.tables.memory import Trimmer
 from iscsitrace.tables.numbers import grouped
+from iscsitrace.tables.passes import Live, Pace, PassView
 from iscsitrace.tables.schema import SCHEMA_VERSION
 from iscsitrace.watch.figures import (
     NO_HANG,
@@ -26,17 +26,18 @@ from iscsitrace.watch.figures import (
     NOTHING,
     Hang,
     IntervalLoad,
+    Quiet,
     Transport,
     WatchLine,
     busiest,
     hang_of,
+    is_closed,
     load_of,
     loads_of,
     transports_of,
 )
 from iscsitrace.watch.findings import CurrentFindings, SessionFinding
 from iscsitrace.watch.meters import Meters
-from iscsitrace.watch.quiet import Quiet, is_closed
 from iscsitrace.watch.totals import Distribution, Totals
 from iscsitrace.wording.cells import endpoint
 

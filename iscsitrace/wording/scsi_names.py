@@ -1,4 +1,4 @@
-"""Names of SCSI codes, as the standards have them: status, service response, reservations, asymmetric access states.
+"""Names of SCSI codes, as the standards have them: status and service response; and of operations.
 
 Sense keys and additional sense codes are in sense.py; which status is a problem, in command_status.py.
 """
@@ -24,40 +24,6 @@ def statuses() -> Mapping[int, str]:
 SERVICE_RESPONSES: Final = {0x00: "command completed at target", 0x01: "target failure"}
 """iSCSI service response of a SCSI Response (RFC 7143 section 11.4.3); 80h to FFh are vendor specific. The status is
 valid only with 0."""
-
-RESERVE_ACTIONS: Final = {
-    0x00: "REGISTER",
-    0x01: "RESERVE",
-    0x02: "RELEASE",
-    0x03: "CLEAR",
-    0x04: "PREEMPT",
-    0x05: "PREEMPT AND ABORT",
-    0x06: "REGISTER AND IGNORE EXISTING KEY",
-    0x07: "REGISTER AND MOVE",
-    0x08: "REPLACE LOST RESERVATION",
-}
-"""Service actions of PERSISTENT RESERVE OUT (SPC-5)."""
-
-RESERVATION_TYPES: Final = {
-    0x1: "Write Exclusive",
-    0x3: "Exclusive Access",
-    0x5: "Write Exclusive - Registrants Only",
-    0x6: "Exclusive Access - Registrants Only",
-    0x7: "Write Exclusive - All Registrants",
-    0x8: "Exclusive Access - All Registrants",
-}
-"""Types of a persistent reservation (SPC-5)."""
-
-ACCESS_STATES: Final = {
-    0x0: "active/optimized",
-    0x1: "active/non-optimized",
-    0x2: "standby",
-    0x3: "unavailable",
-    0x4: "logical block dependent",
-    0xE: "offline",
-    0xF: "transitioning",
-}
-"""Asymmetric access states of a target port group (ALUA; SPC-5, REPORT TARGET PORT GROUPS)."""
 
 
 def name(names: Mapping[int, str], code: int) -> str:

@@ -293,7 +293,7 @@ def test_the_truth_of_a_target_has_no_secrets_and_the_peers_of_short_connections
     settings = {"portal": {"chap": {"secret": "x"}, "seed": 1}, "listen": ["127.0.0.1:3260"]}
     closed = [{"connection": 0, "peer": "192.0.2.1:5"}, {"connection": 1, "peer": "[::1]:6"}]
     found = {"connections": closed, "counters": {}, "tasks": []}
-    log = "iscsitrace.lab.truth_file.target_log"
+    log = "iscsitrace.lab.run_files.target_log"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(log, lambda _: {"log": 1})
         truth = target._truth(settings, found, {0: {"connection": 0, "rtt_ns": 7}})
@@ -308,7 +308,7 @@ def test_the_truth_of_a_target_has_no_secrets_and_the_peers_of_short_connections
 
 def test_a_target_samples_its_connections_only_for_a_truth(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     taken: list[Any] = []
-    monkeypatch.setattr("iscsitrace.lab.tcp_samples.TcpSamples.take", lambda _, descriptors: taken.append(descriptors))
+    monkeypatch.setattr("iscsitrace.lab.sock_diag.TcpSamples.take", lambda _, descriptors: taken.append(descriptors))
     monkeypatch.setattr("iscsitrace.show.run_results.show_served", lambda _: None)
     stops: list[bool] = []
 
@@ -319,7 +319,7 @@ def test_a_target_samples_its_connections_only_for_a_truth(monkeypatch: pytest.M
         return {"counters": {}, "connections": []}
 
     monkeypatch.setattr("iscsitrace.lab.traffic.run_target", serve)
-    monkeypatch.setattr("iscsitrace.lab.truth_file.target_log", lambda _: {})
+    monkeypatch.setattr("iscsitrace.lab.run_files.target_log", lambda _: {})
     shown = run("target", "--name", "iqn.a:b").output
     assert shown == "iscsitrace target: iscsi://127.0.0.1:5/iqn.a:b/0 iscsi://[::1]:6/iqn.a:b/0\n"
     assert (taken, stops) == ([], [False])

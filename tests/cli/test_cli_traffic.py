@@ -22,7 +22,7 @@ from iscsitrace.cli import COMMANDS, GROUPS, main
 from iscsitrace.cli.traffic import experiment
 from iscsitrace.compare import truth as truth_analysis
 from iscsitrace.errors import TrafficImpossible
-from iscsitrace.lab import traffic, truth_file
+from iscsitrace.lab import run_files, traffic
 from iscsitrace.show import line as bars
 from iscsitrace.wording.login_keys import LOGIN_KEYS
 
@@ -477,7 +477,7 @@ def test_an_existing_file_is_not_overwritten(called_with: dict[str, Any], tmp_pa
 
 def test_an_unwritable_file_is_a_one_line_error(tmp_path: Path) -> None:
     with pytest.raises(TrafficImpossible, match=r"cannot write .*: No such file or directory"):
-        truth_file.write(tmp_path / "none" / "truth.json", {})
+        run_files.write_truth(tmp_path / "none" / "truth.json", {})
 
 
 def test_an_incomplete_truth_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -486,10 +486,10 @@ def test_an_incomplete_truth_is_removed(tmp_path: Path, monkeypatch: pytest.Monk
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(ValueError, match="JSON compliant"):
-        truth_file.write(tmp_path / "truth.json", {"seconds": float("nan")})
+        run_files.write_truth(tmp_path / "truth.json", {"seconds": float("nan")})
     monkeypatch.setattr(json, "dumps", fill_the_disk)
     with pytest.raises(TrafficImpossible, match=r"cannot write .*: No space left on device"):
-        truth_file.write(tmp_path / "truth.json", {})
+        run_files.write_truth(tmp_path / "truth.json", {})
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,7 +15,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.container import ErrorbarContainer
 
 from iscsitrace.cli import main
-from iscsitrace.fit.fitted import from_document
+from iscsitrace.fit.points import fitted_from_document
 from iscsitrace.model.setting import Setting
 from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.model.what_if import ask
@@ -53,7 +53,7 @@ def fit_document(**values: Any) -> dict[str, Any]:
     } | values
 
 
-FIT = from_document(fit_document())
+FIT = fitted_from_document(fit_document())
 
 
 @pytest.fixture

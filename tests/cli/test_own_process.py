@@ -128,7 +128,7 @@ def test_root_may_still_write_where_only_root_may(capture: Path, tmp_path: Path)
 _TRYING = """
 import socket, subprocess, sys
 from pathlib import Path
-import iscsitrace.recording.anonymise as anonymise
+import iscsitrace.recording.capture as anonymise
 import iscsitrace.tables.trace as trace
 from iscsitrace.cli import main
 

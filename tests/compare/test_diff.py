@@ -18,8 +18,7 @@ from iscsitrace.compare import differences, sides
 from iscsitrace.compare.differences import ELSE, Explanation, explain
 from iscsitrace.compare.sides import match, why_not
 from iscsitrace.errors import InputInvalid
-from iscsitrace.fit.measurement import Measured
-from iscsitrace.fit.situation import Situation
+from iscsitrace.fit.situation import Measured, Situation
 from iscsitrace.model.setting import Setting, Solicitation
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation, Session

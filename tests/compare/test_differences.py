@@ -11,8 +11,7 @@ from click.testing import CliRunner, Result
 
 from iscsitrace.cli import main
 from iscsitrace.compare.differences import ELSE, Difference, Explanation, explain
-from iscsitrace.fit.measurement import Measured, measure
-from iscsitrace.fit.situation import Situation
+from iscsitrace.fit.situation import Measured, Situation, measure
 from iscsitrace.measure.grouping import sessions_of
 from iscsitrace.model.setting import Setting
 from tests.compare.test_diff import measured

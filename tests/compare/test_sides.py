@@ -43,7 +43,7 @@ def test_losses_and_windows_are_those_of_the_data_s_sender() -> None:
     story.add("senders", **SENDER, recovery_count=3)
     story.add("senders", **SENDER | {"to_target": True, "rwnd_max_bytes": 1 << 30}, recovery_count=9)
     side = side_of(story)
-    assert (side.packet_count, side.retransmitted_packet_count, side.retransmitted_share) == (200, 5, 0.025)
+    assert (side.packet_count, side.retransmitted_packet_count) == (200, 5)
     assert (side.loss_count, side.window_bytes) == (3, 65_536)
 
 
@@ -82,7 +82,7 @@ def test_the_throughput_of_the_model_stands_beside_the_measured_one() -> None:
 def test_without_packets_or_windows_there_is_nothing_to_share() -> None:
     story = Story().tasks(8, ("transfer", MS))
     story.connection["packets_to_initiator"] = 0
-    assert (side_of(story).retransmitted_share, side_of(story).window_bytes) == (0.0, None)
+    assert (side_of(story).retransmitted_packet_count, side_of(story).window_bytes) == (0, None)
     unknown = side_of(story.add("senders", to_target=False, rwnd_max_bytes=None))
     assert (unknown.window_bytes, unknown.loss_count) == (None, 0)
     assert side_of(story.add("senders", to_target=False, rwnd_max_bytes=1)).window_bytes == 1

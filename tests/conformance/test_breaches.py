@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.lab import fault_catalogue as catalogue
-from iscsitrace.lab.faults.rules import BREACHES
+from iscsitrace.lab.faults.settings import BREACHES
 from tests.conformance.conversations import CONVERSATIONS, Conversation
 from tests.support import tshark
 

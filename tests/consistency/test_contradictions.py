@@ -10,7 +10,7 @@ import pytest
 
 from iscsitrace.compare import sides
 from iscsitrace.findings.finding import Finding
-from iscsitrace.report import chapters, modelled
+from iscsitrace.report import chapters, sections
 from iscsitrace.show import diagnose, summary
 from iscsitrace.show.document import Fact
 from tests.consistency import places
@@ -90,13 +90,13 @@ def test_a_sentence_with_another_time(contradicted: Any, told_otherwise: Any) ->
 
 
 def test_other_gains_in_the_report(contradicted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    gains = modelled._gains
+    gains = sections._gains
 
     def larger(asked: Any) -> Any:
         grid: Any = gains(asked)
         return grid._replace(rows=tuple((row[0], "2.7", *row[2:]) for row in grid.rows if row[0] == "no losses"))
 
-    monkeypatch.setattr(modelled, "_gains", larger)
+    monkeypatch.setattr(sections, "_gains", larger)
     assert contradicted("loss-1-percent") == {"gain, throughput_factor: no losses"}
 
 

@@ -17,7 +17,7 @@ from iscsitrace.diagnosis.examination import Diagnosis, examine
 from iscsitrace.findings import NEEDED
 from iscsitrace.findings.finding import Finding
 from iscsitrace.findings.history import History, Surroundings
-from iscsitrace.measure.grouping import sessions_and_connections_of
+from iscsitrace.measure.grouping import sessions_of
 from iscsitrace.relate import stories
 from tests.conformance.conversations import made
 from tests.support.histories import SECOND, Told, at
@@ -442,7 +442,7 @@ def test_the_cost_of_many_sessions_is_linear(is_one_story: bool) -> None:
                 told.rows["sessions"][-1] |= {"isid": "80", "replaces": number - 1 if number else None}
             told.connection(first + 1, first + 1.1, syn_ns=first + 1, is_refused=True, rst_to_initiator_ns=first + 1.1)
         source = told.source()
-        sessions, _ = sessions_and_connections_of(source)
+        sessions = sessions_of(source)
         begin = time.process_time()
         surroundings = Surroundings(source)
         for story in stories.find(source):

@@ -30,7 +30,8 @@ def test_the_rtt_of_a_session_is_that_of_its_busiest_connection() -> None:
     story = Story(rtt_to_target_ns=16 * MS, rtt_to_initiator_ns=MS)
     busier = {"connection": 4, "stream_bytes_to_initiator": 1_000_001, "rtt_to_target_min_ns": 30 * MS}
     story.rows["connections"].append(story.connection | busier)
-    sessions, connections = grouping.sessions_and_connections_of(story.tasks(8, ("propagation", 16 * MS)).source())
+    found = grouping.Grouping(story.tasks(8, ("propagation", 16 * MS)).source())
+    sessions, connections = found.sessions, found.connections
     assert (sessions[0].rtt_ns("target"), sessions[0].path_ns) == (30 * MS, 31 * MS)
     assert connections[3].path_ns == 17 * MS
 
@@ -271,7 +272,7 @@ def test_figures_of_a_session_compared_with_another() -> None:
     document = side.as_dict()
     # of the direction of the data alone
     assert (document["packet_count"], document["retransmitted_packet_count"]) == (3_000, 30)
-    assert side.retransmitted_share == 0.01
+    assert side.retransmitted_packet_count / side.packet_count == 0.01
     assert (document["loss_count"], document["window_bytes"]) == (4, 1 << 20)
     propagation = document["budget"]["propagation"]
     assert (propagation["ns"], propagation["share"]) == (320 * MS, 0.8)

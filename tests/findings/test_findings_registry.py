@@ -18,7 +18,7 @@ from iscsitrace.findings.case import Case, Groups
 from iscsitrace.findings.distance import BLOCK_SIZE_SMALL, QUEUE_DEPTH_LOW
 from iscsitrace.findings.finding import DATA_AT_RISK, Advice, Explains, Found, Observation, Scope, anywhere, in_order
 from iscsitrace.measure.budget import PARTS
-from iscsitrace.measure.grouping import Grouping, sessions_and_connections_of
+from iscsitrace.measure.grouping import Grouping
 from tests.support.story import Story
 from tests.support.tables_by_hand import MS
 
@@ -26,7 +26,8 @@ from tests.support.tables_by_hand import MS
 def cases(story: Story) -> tuple[Case, Case]:
     """The session of a story, and its one connection."""
     source = story.source()
-    sessions, connections = sessions_and_connections_of(source)
+    grouping = Grouping(source)
+    sessions, connections = dict(grouping.sessions), dict(grouping.connections)
     groups = Groups((), (), source("cycles"))
     return Case(sessions[0], groups), Case(connections[3], groups)
 

@@ -13,8 +13,7 @@ from iscsitrace.findings.distance import _larger_blocks, _of_call, _whole_system
 from iscsitrace.findings.finding import Advice, Finding
 from iscsitrace.fit import gain
 from iscsitrace.fit.gain import Change, WhatIf
-from iscsitrace.fit.measurement import Measured
-from iscsitrace.fit.situation import Situation
+from iscsitrace.fit.situation import Measured, Situation
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.system_calls import SystemCall
 from iscsitrace.model.setting import Setting

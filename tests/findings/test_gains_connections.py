@@ -10,9 +10,9 @@ import pytest
 import iscsitrace
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.findings import NEEDED
-from iscsitrace.fit.measurement import Measured, measure
+from iscsitrace.fit.situation import Measured, measure
 from iscsitrace.measure import grouping
-from iscsitrace.model.pipeline import commands_per_ns
+from iscsitrace.model.transfer import commands_per_ns
 from tests.support.runs import Runs
 
 # one connection and one task, or 16 tasks that a window holds up; a second or more each
@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
 
 
 def measured(capture: Path) -> Measured:
-    sessions, _ = grouping.sessions_and_connections_of(iscsitrace.read(capture, tables=NEEDED).table)
+    sessions = grouping.sessions_of(iscsitrace.read(capture, tables=NEEDED).table)
     (session,) = sessions.values()
     found = measure(session)
     assert found is not None

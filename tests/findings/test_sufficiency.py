@@ -9,7 +9,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace import measure
-from iscsitrace.diagnosis import sufficiency
+from iscsitrace.diagnosis import headline
 from iscsitrace.diagnosis.examination import examine_trace
 from iscsitrace.findings import NEEDED
 from iscsitrace.tables.table import Source
@@ -22,7 +22,7 @@ GOOD = "The capture is good enough to diagnose."
 
 
 def told(story: Story) -> tuple[bool, str]:
-    return sufficiency.verdict(story.source())
+    return headline.sufficiency(story.source())
 
 
 def test_a_capture_that_lacks_less_than_matters_is_good_enough() -> None:
@@ -63,7 +63,7 @@ def beside(story: Story, *shares: float) -> Source:
 
 def test_of_several_sessions_the_worst_is_named() -> None:
     story = Story().task(("transfer", 100 * MS))
-    good, verdict = sufficiency.verdict(beside(story, 1.0, 0.75, 0.5, 0.99))
+    good, verdict = headline.sufficiency(beside(story, 1.0, 0.75, 0.5, 0.99))
     assert not good
     assert verdict == (
         "The capture is not good enough to diagnose 2 of 4 sessions. Session 2: only 50 % of the stream bytes are "
@@ -83,7 +83,7 @@ CAPTURES = (*sorted(SAMPLES.glob("*/*.pcap*")), captures_folder() / "15_reconnec
 
 @pytest.mark.parametrize("file", CAPTURES, ids=lambda file: f"{file.parent.name}-{file.name}")
 def test_it_agrees_with_the_headlines_of_the_diagnosis(file: Path) -> None:
-    is_good, verdict = sufficiency.verdict(iscsitrace.read(file, tables=measure.NEEDED).table)
+    is_good, verdict = headline.sufficiency(iscsitrace.read(file, tables=measure.NEEDED).table)
     opinions = examine_trace(iscsitrace.read(file, tables=NEEDED)).sessions
     too_poor = [each for each in opinions.values() if "too poor for a verdict" in each.headline.text]
     assert is_good == (not too_poor)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from iscsitrace.fit.fitted import from_document
-from iscsitrace.fit.points import Fit, Point
+from iscsitrace.fit.points import Fit, Point, fitted_from_document
 from iscsitrace.fit.regression import fit
 from iscsitrace.fit.steady import NEEDED, points
 from iscsitrace.model.prediction import changed
@@ -53,7 +52,7 @@ def test_the_fit_finds_the_delay_of_the_acks(runs: Runs, tap: str) -> None:
 
 def test_a_prediction_knows_odd_sizes_and_is_right_about_others(runs: Runs) -> None:
     """60 KiB are 43 segments, 64 KiB 46."""
-    found = from_document(fitted(runs).as_dict())
+    found = fitted_from_document(fitted(runs).as_dict())
     for size, is_delayed in ((60, True), (64, False)):
         expected = predict_with(changed(found.setting, {"block_bytes": size * KIB, "delay_ns": 4.0 * MS}), found)
         assert (expected.prediction.stall_ns > 0) == is_delayed
@@ -104,7 +103,7 @@ def test_whether_the_ack_of_another_size_is_delayed(
     runs: Runs, places: list[FittedPlace], delays_ms: dict[int, int], is_doubted: bool
 ) -> None:
     """32, 60, 62 and 64 KiB are 23, 43, 44 and 46 segments."""
-    fit_of = from_document(fitted(runs).as_dict())
+    fit_of = fitted_from_document(fitted(runs).as_dict())
     known = {each.block_bytes // KIB for each in places}
     object.__setattr__(fit_of, "places", tuple(places))
     for size, delay_ms in delays_ms.items():

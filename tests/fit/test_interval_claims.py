@@ -19,8 +19,7 @@ import pytest
 import iscsitrace
 from bench.budget.cases import Case
 from iscsitrace.fit import robust
-from iscsitrace.fit.fitted import FittedModel, from_document
-from iscsitrace.fit.points import Point, Seen
+from iscsitrace.fit.points import FittedModel, Point, Seen, fitted_from_document
 from iscsitrace.fit.regression import fit
 from iscsitrace.fit.steady import NEEDED, points
 from iscsitrace.lab import simulation
@@ -56,7 +55,7 @@ class Score:
 
 def read_back(made: list[Point]) -> FittedModel:
     """The fit as predictions read it: through JSON."""
-    return from_document(json.loads(json.dumps(fit(made).as_dict())))
+    return fitted_from_document(json.loads(json.dumps(fit(made).as_dict())))
 
 
 # --- a world of arithmetic

@@ -13,12 +13,11 @@ from click.testing import CliRunner
 import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
-from iscsitrace.fit import losses, rivalry
+from iscsitrace.fit import rivalry, steady
 from iscsitrace.fit.points import Losses, Point
-from iscsitrace.fit.rivalry import Candidate, Rivalry, compare
+from iscsitrace.fit.rivalry import RIVALS, Candidate, Rival, Rivalry, compare
 from iscsitrace.fit.steady import NEEDED, survey
 from iscsitrace.fit.steady import points as steady_points
-from iscsitrace.model.rivals import RIVALS, Rival
 from iscsitrace.model.setting import Setting
 from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.show import model_fit as tables
@@ -105,14 +104,14 @@ def test_each_part_is_judged_by_the_loss_rate_of_the_others() -> None:
     """Two parts of 20 losses in 8 cycles of 100 segments and 1000 bytes: 4 and 16 losses, 40 and 80 ns."""
     lost = np.array([1, 1, 1, 1, 4, 4, 4, 4])
     lengths = np.array([10] * 4 + [20] * 4)
-    assert losses._folds(lost[:8], np.full(8, 100.0), np.full(8, 1_000), lengths)[0] == (
+    assert steady._folds(lost[:8], np.full(8, 100.0), np.full(8, 1_000), lengths)[0] == (
         # four parts of 5 losses each: 18 of the losses are in the other 600 segments
         18 / 600,
         100e9,
     )
     none = np.array([6, 0])
     # without the first part there is no loss rate
-    assert losses._folds(none, np.full(2, 100.0), np.full(2, 1_000), np.full(2, 10)) == [(6 / 100, 100e9)]
+    assert steady._folds(none, np.full(2, 100.0), np.full(2, 1_000), np.full(2, 10)) == [(6 / 100, 100e9)]
 
 
 def with_losses(folds: tuple[tuple[float, float], ...]) -> Point:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.fit.measurement import Measured, measure
-from iscsitrace.fit.situation import Situation
+from iscsitrace.fit.situation import Measured, Situation, measure
 from iscsitrace.measure.grouping import sessions_of
 from iscsitrace.model.setting import Setting
 from tests.support.story import Story

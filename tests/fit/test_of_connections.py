@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.fit.paid import throughput_of_each
-from iscsitrace.fit.points import OfConnection, Point
+from iscsitrace.fit.points import OfConnection, Point, throughput_of_each
 from iscsitrace.fit.regression import fit
 from iscsitrace.model.uncertainty import Estimate
 from tests.fit.test_sweep import KIB, C, point

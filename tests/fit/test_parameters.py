@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.fit.fitted import from_document
-from iscsitrace.fit.points import Fit, Point, Seen
+from iscsitrace.fit.points import Fit, Point, Seen, fitted_from_document
 from iscsitrace.fit.regression import _of_regression, _pooled, _rate, _scaled, fit
 from iscsitrace.measure.line import Line
 from iscsitrace.model.setting import Setting, Solicitation
@@ -327,7 +326,7 @@ def test_several_delays_show_the_share_of_the_window_waits(share: float) -> None
     # longer waits mean a shorter time of the hosts
     assert -1 < found.correlations["stall_share s_ns"] < 0
     assert not any(line.startswith("k from s") for line in found.undetermined)
-    again = from_document(found.as_dict())
+    again = fitted_from_document(found.as_dict())
     assert (again.stall_share, again.correlations) == (found.stall_share, found.correlations)
 
 
@@ -346,22 +345,22 @@ def test_a_share_is_one_where_it_is_not_shown() -> None:
 def test_a_fit_is_read_back_from_its_document() -> None:
     keys = Solicitation(is_initial_r2t=False, max_burst_bytes=4_096)
     made = fit([point(setting=replace(READ, window_bytes=99_999, solicitation=keys, queue_depth=1))])
-    found = from_document(made.as_dict() | {"unknown": 1})
+    found = fitted_from_document(made.as_dict() | {"unknown": 1})
     assert (found.k, found.d_ns, found.s_ns, found.c_bytes_per_s) == (made.k, made.d_ns, made.s_ns, made.c_bytes_per_s)
     assert (found.setting, found.places, found.k_of_legs) == (made.setting, made.places, 2)
     assert (found.stall_share, found.correlations, found.scatter) == (exact(1.0, "assumed"), {}, made.scatter)
     # without k_of_legs it is that of the setting
     held: Fit = replace(made, setting=replace(made.setting, is_status_held=True), k_of_legs=0.0, c_bytes_per_s=None)
-    found = from_document(held.as_dict())
+    found = fitted_from_document(held.as_dict())
     assert (found.k_of_legs, found.c_bytes_per_s) == (4, None)
     document = made.as_dict()
     row = document["residuals"][0]
     assert (row["queue_depth"], row["model_ns"], row["period_ns"]) == (1, close(10 * MS), 10 * MS)
     for name in ("k", "setting", "residuals"):
         with pytest.raises(InputInvalid, match=f"'{name}' is missing"):
-            from_document({key: value for key, value in document.items() if key != name})
+            fitted_from_document({key: value for key, value in document.items() if key != name})
     with pytest.raises(InputInvalid, match="not a JSON object"):
-        from_document([])
+        fitted_from_document([])
 
 
 def test_the_queue_depth_of_a_point_is_that_of_all_connections() -> None:

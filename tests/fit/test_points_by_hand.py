@@ -10,8 +10,7 @@ import pytest
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.fit import socket
-from iscsitrace.fit.paid import Paid
-from iscsitrace.fit.points import Point, Seen, of_operation
+from iscsitrace.fit.points import Paid, Point, Seen, of_operation
 from iscsitrace.fit.socket import Socket
 from iscsitrace.fit.steady import join
 from iscsitrace.model.prediction import changed

@@ -14,8 +14,7 @@ from iscsitrace.compare import sides
 from iscsitrace.compare.sides import why_not
 from iscsitrace.findings.finding import AdviceGain, Finding
 from iscsitrace.fit.gain import OF_A_COMMAND, Change, Gain, of_session
-from iscsitrace.fit.measurement import Measured, measure
-from iscsitrace.fit.situation import Situation
+from iscsitrace.fit.situation import Measured, Situation, measure
 from iscsitrace.measure import grouping
 from iscsitrace.model.setting import Setting, Solicitation
 from tests.support.capture_file import write_pcapng

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.fleet import history
-from iscsitrace.fleet.prune import prune
 from iscsitrace.fleet.rows import DAY_NS
+from iscsitrace.fleet.store import prune
 from iscsitrace.tables.schema import DEFAULT_TABLES
 from tests.support import rings
 

@@ -19,18 +19,18 @@ import pytest
 
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.lab import peers
-from iscsitrace.lab.actors import (
+from iscsitrace.lab.actors import iscsi_perf
+from iscsitrace.lab.namespaces import EndSettings, network
+from iscsitrace.lab.peers import ChapAccount, Target
+from iscsitrace.lab.places import HERE, Place
+from tests.support.iscsi_programs import (
     _conformance,
     iscsi_inq,
     iscsi_ls,
-    iscsi_perf,
     iscsi_readcapacity16,
     iscsi_test_cu,
     qemu_img,
 )
-from iscsitrace.lab.namespaces import EndSettings, network
-from iscsitrace.lab.peers import ChapAccount, Target
-from iscsitrace.lab.places import HERE, Place
 from tests.support.lab import needs_peers, needs_root
 from tests.support.programs import running
 

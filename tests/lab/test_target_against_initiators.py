@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import ToolMissing
-from iscsitrace.lab.actors import (
+from iscsitrace.lab.actors import iscsi_perf
+from iscsitrace.lab.places import HERE
+from tests.support.iscsi_programs import (
     ConformanceTest,
     iscsi_inq,
     iscsi_ls,
-    iscsi_perf,
     iscsi_readcapacity16,
     iscsi_test_cu,
     qemu_img,
 )
-from iscsitrace.lab.places import HERE
 from tests.support.traffic import NAME, initiate, our_target, transfer
 
 MIB = 1 << 20

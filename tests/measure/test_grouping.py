@@ -25,7 +25,8 @@ ROWS = {
 
 def test_rows_of_connections_without_a_session_are_in_none() -> None:
     made = {name: table(name, *ROWS.get(name, [])) for name in (*grouping.TABLES, "sessions", "connections")}
-    sessions, connections = grouping.sessions_and_connections_of(made.__getitem__)
+    found = grouping.Grouping(made.__getitem__)
+    sessions, connections = found.sessions, found.connections
     owned = {number: session.tables["senders"].raw("connection").tolist() for number, session in sessions.items()}
     assert owned == {0: [0], 1: [3, 4]}
     assert list(connections) == [0, 2, 3, 4]

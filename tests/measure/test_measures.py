@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iscsitrace.measure import capture_health as health
-from iscsitrace.measure import distribution, intervals, operations, selection, throughput
+from iscsitrace.measure import distribution, intervals, selection, throughput, workload
 from iscsitrace.measure.parameters import connections_by_value, negotiated
 from iscsitrace.measure.path import initiator_share, tap_position
 from tests.support.tables_by_hand import MS, TRACE, table, with_waits
@@ -42,15 +42,15 @@ def test_percentiles_leave_nulls_out() -> None:
 
 def test_percentiles_of_commands_without_a_status_say_so() -> None:
     rows = [{"operation": "read", "status_ns": 4 * MS if number < 146 else None} for number in range(38_293)]
-    (latency,) = operations.latencies(*with_waits([*rows, {"operation": "read", "status_ns": None}]))
+    (latency,) = workload.latencies(*with_waits([*rows, {"operation": "read", "status_ns": None}]))
     assert (latency["cycle_count"], latency["latency_ns"]["n"]) == (38_294, 146)
-    assert list(operations.without_status([latency])) == [
+    assert list(workload.without_status([latency])) == [
         "Percentiles of 146 of 38,294 read commands: the others have no status in the capture."
     ]
-    assert list(operations.without_status([latency | {"cycle_count": 146}])) == []
+    assert list(workload.without_status([latency | {"cycle_count": 146}])) == []
     for count, words in ((1, "1 read command without a status ranks"), (2, "2 read commands without a status rank")):
         row = {"operation": "read", "cycle_count": 9, "latency_ns": {"n": 9, "open_count": count}}
-        assert list(operations.without_status([row])) == [f"{words} above all others: > is a lower bound."]
+        assert list(workload.without_status([row])) == [f"{words} above all others: > is a lower bound."]
 
 
 def test_what_never_got_a_status_ranks_above_all() -> None:
@@ -142,7 +142,7 @@ def test_volumes_without_cycles() -> None:
 
 
 def test_latencies_by_operation() -> None:
-    found = {row["operation"]: row for row in operations.latencies(*with_waits([*CYCLES, *CYCLES[1:2]]))}
+    found = {row["operation"]: row for row in workload.latencies(*with_waits([*CYCLES, *CYCLES[1:2]]))}
     assert next(iter(found)) == "write"
     assert found["write"]["cycle_count"] == 2
     assert found["write"]["latency_ns"] == {"n": 2, "p50": 43 * MS, "p95": None, "p99": None, "max": 43 * MS}
@@ -156,7 +156,7 @@ def test_latencies_by_operation() -> None:
 
 
 def test_block_sizes_leave_out_commands_without_data() -> None:
-    assert operations.block_sizes(table("cycles", *CYCLES)) == [
+    assert workload.block_sizes(table("cycles", *CYCLES)) == [
         {"operation": "read", "bytes": 65_536, "cycle_count": 1},
         {"operation": "write", "bytes": 262_144, "cycle_count": 1},
     ]
@@ -169,7 +169,7 @@ def test_the_commonest_sizes_are_shown_and_the_others_summed() -> None:
         for operation, sizes in counts.items()
         for size, count in sizes.items()
     ]
-    found = operations.largest_counts(rows, 2)
+    found = workload.largest_counts(rows, 2)
     # of equal counts the smaller size
     assert [row["bytes"] for row in found["read"].shown] == [4_096, 512]
     assert (found["read"].other_count, found["read"].other_cycle_count) == (2, 4)

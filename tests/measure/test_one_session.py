@@ -11,8 +11,8 @@ import pytest
 import iscsitrace
 from iscsitrace.findings import NEEDED
 from iscsitrace.fit.conditions import Conditions
-from iscsitrace.fit.measurement import Measured, measure
 from iscsitrace.fit.points import Point
+from iscsitrace.fit.situation import Measured, measure
 from iscsitrace.fit.steady import survey
 from iscsitrace.measure.grouping import sessions_of
 from iscsitrace.measure.session import Session

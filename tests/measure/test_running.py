@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iscsitrace.measure import operations, throughput
+from iscsitrace.measure import throughput, workload
 from iscsitrace.measure.distribution import percentiles, rank
 from iscsitrace.measure.intervals import union_length
 from iscsitrace.watch import totals
@@ -178,8 +178,8 @@ def test_a_live_summary_equals_that_of_all_cycles() -> None:
     assert found["volumes"] == [asdict(volume) for volume in throughput.measure(cycles, waited)]
     assert [(each["session"], each["cycle_count"]) for each in found["volumes"]] == [(0, 3), (1, 3), (None, 7)]
     assert found["queue_depth"] == throughput.queue_depths(cycles)
-    assert found["block_sizes"] == operations.block_sizes(cycles)
-    for live, whole in zip(found["latency"], operations.latencies(cycles, waited), strict=True):
+    assert found["block_sizes"] == workload.block_sizes(cycles)
+    for live, whole in zip(found["latency"], workload.latencies(cycles, waited), strict=True):
         for name in ("operation", "cycle_count", "complete_cycle_count", "latency_ns", "request_ns"):
             assert live[name] == whole[name]
     assert [each["operation"] for each in found["latency"]] == ["read", "write", "inquiry"]

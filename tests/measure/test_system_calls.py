@@ -49,14 +49,18 @@ def test_a_command_continues_the_one_before_it_at_its_end() -> None:
     assert system_calls.is_continued(table("cycles", *rows[:1])).tolist() == [False]
 
 
+def sequential_share(*rows: dict[str, Any]) -> float:
+    return float(system_calls.sequential_shares(table("cycles", *rows), np.zeros(len(rows), dtype=np.int64), 1)[0])
+
+
 def test_the_sequential_share_asks_for_an_end_anywhere() -> None:
     rows = [read(0, 16, 8), read(1, 100, 8), read(2, 8, 8), read(3, 0, 8), read(4, None, 8), read(5, 7, 1)]
     # 16 and 8 are ends, 100, 0 and 7 are not
-    assert system_calls.sequential_share(table("cycles", *rows)) == 2 / 5
-    assert system_calls.sequential_share(table("cycles", read(0, None, 8))) == 0
-    assert system_calls.sequential_share(table("cycles")) == 0
+    assert sequential_share(*rows) == 2 / 5
+    assert sequential_share(read(0, None, 8)) == 0
+    assert sequential_share() == 0
     # an address at which the end does not fit into 64 bits with a sign
-    assert system_calls.sequential_share(table("cycles", read(0, (1 << 63) - 1, 8))) == 0
+    assert sequential_share(read(0, (1 << 63) - 1, 8)) == 0
 
 
 @pytest.mark.parametrize(("others", "is_call"), [(2, True), (3, False)])

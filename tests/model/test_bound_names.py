@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.fit.fitted import FittedModel
+from iscsitrace.fit.points import FittedModel
 from iscsitrace.model.cycle import Cycle
 from iscsitrace.model.prediction import _name, changed, predict
 from iscsitrace.model.setting import Prediction, Setting, Solicitation

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from iscsitrace.model.cycle import _is_simple, _ways, bytes_per_s, cycle_of, legs, rounds_paid
-from iscsitrace.model.pipeline import Pipeline, commands_per_ns, is_uneven
 from iscsitrace.model.prediction import predict
 from iscsitrace.model.setting import Setting, Solicitation
-from iscsitrace.model.transfer import rate_of_line, stream_bytes
+from iscsitrace.model.transfer import Pipeline, commands_per_ns, is_uneven, rate_of_line, stream_bytes
 
 MS = 1_000_000
 HELD = Setting("read", 65_536, 4 * MS, is_status_held=True, ack_delay_ns=40 * MS)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.fit.fitted import FittedModel, from_document
+from iscsitrace.fit.points import FittedModel, fitted_from_document
 from iscsitrace.model.bounds import loss_window_segments
 from iscsitrace.model.cycle import legs
 from iscsitrace.model.prediction import changed, grid, predict
@@ -353,7 +353,7 @@ def test_a_grid_has_every_combination_and_the_last_list_varies_fastest() -> None
 @pytest.mark.parametrize("document", [[], {}, {"k": 1}, None, {"k": {"value": 1}}])
 def test_an_invalid_fit_is_reported(document: object) -> None:
     with pytest.raises(InputInvalid, match="not the output of model fit --json"):
-        from_document(document)
+        fitted_from_document(document)
 
 
 @pytest.mark.parametrize(("segment_bytes", "k"), [(8_192, 4), (65_535, 4), (65_536, 2)])

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from iscsitrace.model.pipeline import Block, Pipeline, Service, Way
+from iscsitrace.model.transfer import Block, Pipeline, Service, Way
 
 TEN, NEAR = Block(10), Way(5)
 

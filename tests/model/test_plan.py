@@ -9,7 +9,9 @@ import pytest
 
 from bench import plan as bench
 from iscsitrace.errors import InputInvalid
-from iscsitrace.model.plan import (
+from iscsitrace.model.prediction import changed, predict
+from iscsitrace.model.setting import Setting, Solicitation
+from iscsitrace.model.what_if import (
     COUNT_MOST,
     DELAY_MOST_NS,
     Plan,
@@ -20,8 +22,6 @@ from iscsitrace.model.plan import (
     plans,
     without_delay,
 )
-from iscsitrace.model.prediction import changed, predict
-from iscsitrace.model.setting import Setting, Solicitation
 
 MS, KIB, MIB = 1e6, 1 << 10, 1 << 20
 READ = Setting("read", 64 * KIB, 8 * MS, 40e6)

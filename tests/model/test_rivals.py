@@ -7,9 +7,9 @@ from math import log2, sqrt
 
 import pytest
 
-from iscsitrace.model import rivals
+from iscsitrace.fit import rivalry
+from iscsitrace.fit.rivalry import RIVALS
 from iscsitrace.model.prediction import predict
-from iscsitrace.model.rivals import RIVALS
 from iscsitrace.model.setting import Setting, Solicitation
 
 MS = 1_000_000
@@ -82,9 +82,9 @@ def _timeouts(window: float) -> float:
 
 
 def test_every_loss_of_three_segments_is_a_timeout() -> None:
-    assert rivals._by_timeout(0.01, 3) == 1.0
-    assert rivals._by_timeout(0.01, 20) == pytest.approx(_timeouts(20), rel=1e-4)
-    assert rivals._backed_off(0.5) == pytest.approx(1 + 0.5 * 6)
+    assert rivalry._by_timeout(0.01, 3) == 1.0
+    assert rivalry._by_timeout(0.01, 20) == pytest.approx(_timeouts(20), rel=1e-4)
+    assert rivalry._backed_off(0.5) == pytest.approx(1 + 0.5 * 6)
 
 
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "this model"])

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iscsitrace.fit.situation import Situation
-from iscsitrace.model.pipeline import Pipeline
 from iscsitrace.model.prediction import predict
 from iscsitrace.model.setting import Setting, Solicitation, altered
-from iscsitrace.model.transfer import alone_ns, block_of, byte_ns, open_way, way_of
+from iscsitrace.model.transfer import Pipeline, alone_ns, block_of, byte_ns, open_way, way_of
 
 SETTINGS = st.builds(
     Setting,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from iscsitrace.fit.fitted import FittedModel
+from iscsitrace.fit.points import FittedModel
 from iscsitrace.model.setting import Setting
 from iscsitrace.model.uncertainty import Estimate, FittedPlace, Interval, predict_with
 from iscsitrace.model.what_if import ask

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from iscsitrace.plots import style
-from iscsitrace.plots.groups import CommandGroups
+from iscsitrace.plots.kind import CommandGroups
 from iscsitrace.plots.kinds import latency
 from iscsitrace.plots.marks import Detail
 from iscsitrace.plots.view import View

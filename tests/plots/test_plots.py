@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.plots import ladder_columns, marks, picture, scales, style, view
+from iscsitrace.plots import ladder_columns, marks, picture, style, view
 from iscsitrace.plots import ladder_columns as ladder_curves
 from iscsitrace.plots.kinds import cycles, ladder, latency, sequence, streams, throughput, time_breakdown, window
 from iscsitrace.plots.kinds import cycles as cycle_curves
@@ -874,5 +874,5 @@ def test_the_trace_by_hand_can_be_drawn() -> None:
     ],
 )
 def test_a_duration_has_three_digits_and_no_exponent(length_ns: int, text: str) -> None:
-    assert scales.duration(length_ns) == text
-    assert scales.duration(1_234 * 10**9) == "1,230 s"
+    assert style.duration(length_ns) == text
+    assert style.duration(1_234 * 10**9) == "1,230 s"

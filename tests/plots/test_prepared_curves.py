@@ -10,7 +10,7 @@ import pytest
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import ladder_columns as ladder
-from iscsitrace.plots.groups import CommandGroups
+from iscsitrace.plots.kind import CommandGroups
 from iscsitrace.plots.kinds import cycles, streams, time_breakdown
 from iscsitrace.plots.kinds import ladder as ladder_kind
 from iscsitrace.plots.view import View

@@ -13,7 +13,7 @@ from iscsitrace.plots.kind import view_of_commands, view_of_data_commands
 from iscsitrace.plots.kinds import legs, load, path
 from iscsitrace.plots.ladder_columns import lost_beyond
 from iscsitrace.plots.marks import Detail
-from iscsitrace.plots.scales import duration
+from iscsitrace.plots.style import duration
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.trace import read
 from iscsitrace.taps.reading import TappedTables, read_taps

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.measure import waits
-from iscsitrace.measure.operations import latencies
 from iscsitrace.measure.throughput import measure
+from iscsitrace.measure.workload import latencies
 from iscsitrace.show.loads import percentile
 from tests.support import wireshark_plugin
 from tests.support.breaches import BYTES, immediate_data

@@ -17,7 +17,7 @@ import iscsitrace
 from iscsitrace import Trace
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.errors import InputInvalid
-from iscsitrace.recording.anonymise import KEY_BYTES, anonymise, key_of
+from iscsitrace.recording.capture import KEY_BYTES, anonymise, key_of
 from iscsitrace.tables.schema import DERIVED_TABLES, TABLES
 from iscsitrace.tables.table import Table
 from tests.support.capture_file import block, read_records, write_pcapng

@@ -11,7 +11,7 @@ import pytest
 from iscsitrace.relate.jobs import runs, streams
 from iscsitrace.relate.jobs.runs import Run
 from iscsitrace.relate.jobs.streams import Evidence, Job, Loss, Stream
-from iscsitrace.tables.partition import ByConnection
+from iscsitrace.tables.numbers import ByConnection
 from tests.support.streams_by_hand import SECOND, Work, connections
 from tests.support.tables_by_hand import MS, table
 

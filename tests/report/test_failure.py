@@ -17,7 +17,7 @@ from iscsitrace.measure.budget import PARTS, Budget, added
 from iscsitrace.measure.intervals import Span
 from iscsitrace.relate.stories import Story
 from iscsitrace.report.chapters import failure_facts, in_flight
-from iscsitrace.tables.partition import NumberedRows
+from iscsitrace.tables.numbers import NumberedRows
 from tests.support.tables_by_hand import MS, table
 
 SECOND = 1_000 * MS

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from iscsitrace.fit.gain import WhatIf
-from iscsitrace.fit.measurement import Measured
 from iscsitrace.fit.points import Fit, Point, Seen
-from iscsitrace.fit.situation import Situation
+from iscsitrace.fit.situation import Measured, Situation
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.model.setting import Leg, Prediction, Setting
 from iscsitrace.model.uncertainty import Estimate
-from iscsitrace.report.modelled import _changes, _gains, _sentence, of_session
+from iscsitrace.report.sections import _changes, _gains, _sentence, of_session
 from iscsitrace.show import model_fit
 from iscsitrace.show.document import Grid
 
@@ -165,7 +164,7 @@ def test_why_there_is_no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     trace: Any = SimpleNamespace(table=None)
     missing = [SimpleNamespace(session=number, why=why) for number, why in ((0, "one"), (1, "other"), (0, "two"))]
     monkeypatch.setattr(
-        "iscsitrace.report.modelled.survey", lambda source, name, only: SimpleNamespace(points=[], missing=missing)
+        "iscsitrace.report.sections.survey", lambda source, name, only: SimpleNamespace(points=[], missing=missing)
     )
     assert of_session(trace, 0, "").blocks == ("No model of session 0: one; two.",)
     # a sentence of ours is not cut

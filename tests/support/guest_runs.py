@@ -9,11 +9,11 @@ from click.testing import CliRunner
 
 import iscsitrace
 from bench.guests import first_io_s, wire
+from bench.scenarios import HEALTHY, Scenario
 from iscsitrace.cli import main
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.findings import NEEDED
 from iscsitrace.lab.run_files import TRUTH, capture_name
-from iscsitrace.lab.scenarios import HEALTHY, Scenario
 from tests.support import tshark
 
 ASKED_FOR = {

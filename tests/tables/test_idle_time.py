@@ -15,7 +15,7 @@ from bench.budget import runs as making
 from bench.budget.cases import Case
 from iscsitrace.cli import main
 from iscsitrace.measure import budget
-from iscsitrace.tables.ring_pass import RingPass
+from iscsitrace.tables.passes import RingPass
 from tests.support import tshark
 from tests.support.runs import Runs
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
-from iscsitrace.tables import live_pass
-from iscsitrace.tables.live_pass import Live, Pace, Settings
+from iscsitrace.tables import passes
+from iscsitrace.tables.passes import Live, Pace, Settings
 from tests.support.tables_by_hand import OPERATIONS, CoreError, Pass
 
 MILLISECOND = 1_000_000
@@ -52,8 +52,8 @@ class Core:
 @pytest.fixture
 def _core(monkeypatch: pytest.MonkeyPatch) -> None:
     made = SimpleNamespace(Live=Core, CaptureError=CoreError, OPERATIONS=OPERATIONS, share_heap=lambda: None)
-    monkeypatch.setattr(live_pass, "_core", made, raising=False)
-    monkeypatch.setattr(live_pass, "_core_missing", None)
+    monkeypatch.setattr(passes, "_core", made, raising=False)
+    monkeypatch.setattr(passes, "_core_missing", None)
 
 
 pytestmark = pytest.mark.usefixtures("_core")
@@ -114,6 +114,6 @@ def test_what_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     live = Live("a")
     with pytest.raises(CaptureUnreadable, match=r"^cut$"):
         live.advance(0)
-    monkeypatch.setattr(live_pass, "_core_missing", ImportError("gone"))
+    monkeypatch.setattr(passes, "_core_missing", ImportError("gone"))
     with pytest.raises(InputInvalid, match="the compiled core is missing, build it with 'maturin develop': gone"):
         Live("a")

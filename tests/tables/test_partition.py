@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from iscsitrace.tables.partition import ByConnection, NumberedRows, Partition, Rows
+from iscsitrace.tables.numbers import ByConnection, NumberedRows, Partition, Rows
 from iscsitrace.tables.table import Table
 from tests.support.tables_by_hand import MS, table
 

@@ -16,7 +16,7 @@ import pytest
 
 import iscsitrace
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
-from iscsitrace.tables.ring_pass import PERIOD_TABLES, Period, RingPass
+from iscsitrace.tables.passes import PERIOD_TABLES, Period, RingPass
 from iscsitrace.tables.schema import ON_REQUEST, TABLES
 from iscsitrace.tables.table import Table
 from tests.support.capture_file import Record, read_records, write_pcapng

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 import iscsitrace
 from iscsitrace.cli import main
 from iscsitrace.errors import CaptureUnreadable, InputInvalid
-from iscsitrace.tables.kernel import limits
-from iscsitrace.tables.kernel.samples import Offset, clock_offset
+from iscsitrace.tables import kernel
+from iscsitrace.tables.kernel import Offset, clock_offset
 from iscsitrace.tables.table import null_value
 from tests.support.recordings import captures_folder
 from tests.support.tables_by_hand import columns_of, table
@@ -221,7 +221,7 @@ def budget_of(
         ],
     )
     names = table("budget").words("part")
-    found = limits.budget(columns, samples, connections, cycles)
+    found = kernel.budget(columns, samples, connections, cycles)
     times = zip(found["time_first_ns"].tolist(), found["time_last_ns"].tolist(), found["part"].tolist(), strict=True)
     return [(first // MS, last // MS, names[part]) for first, last, part in times]
 
@@ -310,7 +310,7 @@ def test_the_counters_of_many_senders_go_to_their_own_rows() -> None:
     # the last connection has no sample
     samples = [each for each in samples if each["connection"] < count - 1]
     senders = columns_of("senders", [{"connection": number, "to_target": to} for number, to in reversed(rows)])
-    found = limits.senders(senders, table("tcp_info", *samples), connections)
+    found = kernel.senders(senders, table("tcp_info", *samples), connections)
     null = null_value("int64")
     expected = [null if number == count - 1 else busy_ms[number, to] * MS for number, to in reversed(rows)]
     assert found["kernel_busy_ns"].tolist() == expected
@@ -318,7 +318,7 @@ def test_the_counters_of_many_senders_go_to_their_own_rows() -> None:
 
 def test_a_kernel_without_these_counters_changes_nothing() -> None:
     connections = table("connections", {"connection": 0, "time_first_ns": 0, "time_last_ns": 9, "has_syn": True})
-    assert list(limits.counted(table("tcp_info", {"connection": 0, "time_ns": 5}), connections)) == []
+    assert list(kernel.counted(table("tcp_info", {"connection": 0, "time_ns": 5}), connections)) == []
 
 
 def conversation() -> tuple[Any, Any]:

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import iscsitrace
-from iscsitrace.tables.live_pass import Live
-from iscsitrace.tables.ring_pass import RingPass
+from iscsitrace.tables.passes import Live, RingPass
 from iscsitrace.tables.table import Table
 from tests.conformance.conversations import made
 

@@ -12,8 +12,8 @@ import pytest
 import iscsitrace
 from iscsitrace.errors import CaptureUnreadable
 from iscsitrace.tables.schema import TABLES
-from iscsitrace.taps import at_once
-from iscsitrace.taps.at_once import read_each
+from iscsitrace.taps import reading
+from iscsitrace.taps.reading import read_each
 from tests.support.runs import Runs
 
 WAIT_S = 20.0
@@ -58,7 +58,7 @@ def test_files_are_read_at_the_same_time_and_the_caller_tells_of_all(monkeypatch
         progress(*((10, 10) if source == "a" else (30, 30)))
         return source
 
-    monkeypatch.setattr(at_once, "read", read)
+    monkeypatch.setattr(reading, "read", read)
     caller = threading.get_ident()
     found = read_each([("a",), ("b",)], progress=lambda *each: told.append((each, threading.get_ident())))
     assert found == ["a", "b"]
@@ -67,7 +67,7 @@ def test_files_are_read_at_the_same_time_and_the_caller_tells_of_all(monkeypatch
 
 
 def test_a_total_is_unknown_as_long_as_one_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(at_once, "read", lambda source, *, progress: progress(7, None if source == "b" else 9))
+    monkeypatch.setattr(reading, "read", lambda source, *, progress: progress(7, None if source == "b" else 9))
     told: list[tuple[int, int | None]] = []
     read_each([("a",), ("b",)], progress=lambda *each: told.append(each))
     assert told[-1] == (14, None)
@@ -85,7 +85,7 @@ def test_a_capture_that_fails_ends_the_other(monkeypatch: pytest.MonkeyPatch, ba
         finally:
             ended.append(source)
 
-    monkeypatch.setattr(at_once, "read", read)
+    monkeypatch.setattr(reading, "read", read)
     with pytest.raises(CaptureUnreadable, match=bad):
         read_each([("a",), ("b",), ("c",), ("d",)])
     # those that had not begun never do
@@ -97,7 +97,7 @@ def test_what_the_caller_raises_ends_all(monkeypatch: pytest.MonkeyPatch, raised
     def fail(_done: int, _total: int | None) -> None:
         raise raised
 
-    monkeypatch.setattr(at_once, "read", lambda _, *, progress: endless(progress))
+    monkeypatch.setattr(reading, "read", lambda _, *, progress: endless(progress))
     begun = time.monotonic()
     with pytest.raises(raised):
         read_each([("a",), ("b",)], progress=fail)
@@ -106,6 +106,6 @@ def test_what_the_caller_raises_ends_all(monkeypatch: pytest.MonkeyPatch, raised
 
 @pytest.mark.parametrize("sources", [("a", "-"), ("a", BytesIO()), (b"1", b"2")])
 def test_other_sources_are_read_by_the_caller_in_order(monkeypatch: pytest.MonkeyPatch, sources: Any) -> None:
-    monkeypatch.setattr(at_once, "read", lambda source, **_: (source, threading.get_ident()))
+    monkeypatch.setattr(reading, "read", lambda source, **_: (source, threading.get_ident()))
     caller = threading.get_ident()
     assert read_each([(each,) for each in sources]) == [(each, caller) for each in sources]

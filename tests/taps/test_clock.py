@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iscsitrace.taps.clock import Clock, fit, synchronised
-from iscsitrace.taps.envelope import _strictest
-from iscsitrace.taps.samples import Samples
+from iscsitrace.taps.envelope import Samples, _strictest
 
 MS = 1_000_000
 START_NS = 1_700_000_000 * 1_000 * MS

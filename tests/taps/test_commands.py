@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from iscsitrace.taps.commands import _SEEN_IN_MOST, _equal, _single
-from iscsitrace.taps.steps import _AROUND, _jumps
+from iscsitrace.taps.envelope import _AROUND, _jumps
 
 SEEDS = range(20)
 

@@ -15,8 +15,8 @@ from iscsitrace.cli import main, process
 from iscsitrace.recording.file_names import ring_of
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps import inputs
-from iscsitrace.taps.at_once import read_each
-from iscsitrace.taps.related import groups
+from iscsitrace.taps.inputs import groups
+from iscsitrace.taps.reading import read_each
 from tests.support.capture_file import read_records, write_pcap
 
 SAMPLES = Path(__file__).parents[2] / "samples"

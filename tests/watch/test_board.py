@@ -9,11 +9,10 @@ import pytest
 
 from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.measure.budget import PARTS, Budget
-from iscsitrace.tables.live_pass import SECOND_NS, Pace
-from iscsitrace.watch.board import BAD, Choice, bar, legend, render, sorted_lines
+from iscsitrace.tables.passes import SECOND_NS, Pace
+from iscsitrace.watch.board import BAD, Choice, bar, legend, lines_of, render, sorted_lines
 from iscsitrace.watch.figures import NO_LOAD, Hang, Transport, WatchLine
 from iscsitrace.watch.findings import SessionFinding
-from iscsitrace.watch.lines import lines_of
 from iscsitrace.watch.watcher import Report
 from iscsitrace.wording.parts import BY_NAME
 

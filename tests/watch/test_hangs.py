@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
+from iscsitrace.tables.passes import SECOND_NS, Live, Settings
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.figures import Hang, hang_of
 from iscsitrace.watch.findings import CurrentFindings

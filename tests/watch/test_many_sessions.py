@@ -10,8 +10,8 @@ import pytest
 
 from iscsitrace.diagnosis.headline import Headline
 from iscsitrace.watch import figures, findings
+from iscsitrace.watch.board import lines_of
 from iscsitrace.watch.figures import NO_LOAD, Hang, WatchLine
-from iscsitrace.watch.lines import lines_of
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Conversation
 from tests.watch.test_past_lines import reports_of

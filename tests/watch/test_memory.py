@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 import pytest
 
 from bench import soak
-from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
+from iscsitrace.tables.passes import SECOND_NS, Live, Settings
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.watcher import Watcher
 from tests.support.conversation import Conversation, Session

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import iscsitrace
 from iscsitrace.measure import waits
-from iscsitrace.tables.live_pass import SECOND_NS, Live
+from iscsitrace.tables.passes import SECOND_NS, Live
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.figures import NO_LOAD, Hang, WatchLine
 from iscsitrace.watch.meters import LATENCY_BOUNDS_NS, OTHER, STAYS_NS, Latencies, Meters, PathLabels

@@ -13,9 +13,9 @@ from bench.growth.families import REFUSED
 from bench.growth.hosts import FAMILIES
 from bench.growth.wire import Capture as GrowingCapture
 from bench.growth.wire import Connection
-from iscsitrace.tables.live_pass import SECOND_NS, Live
+from iscsitrace.tables.passes import SECOND_NS, Live
 from iscsitrace.tables.trace import read
-from iscsitrace.watch.lines import lines_of
+from iscsitrace.watch.board import lines_of
 from iscsitrace.watch.watcher import Report, Watcher
 from tests.support.capture_file import write_pcapng
 from tests.support.conversation import Capture, Conversation

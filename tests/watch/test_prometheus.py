@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 import yaml
 
-from iscsitrace.tables.live_pass import SECOND_NS
+from iscsitrace.tables.passes import SECOND_NS
 from tests.support.capture_file import drops, read_records, write_pcapng
 from tests.support.conversation import Conversation
 from tests.support.hangs import cut_in_a_read

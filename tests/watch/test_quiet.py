@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bench.growth.hosts import FAMILIES
-from iscsitrace.tables.live_pass import Live, Settings
-from iscsitrace.watch.quiet import Quiet
+from iscsitrace.tables.passes import Live, Settings
+from iscsitrace.watch.figures import Quiet
 from iscsitrace.watch.watcher import Watcher
 
 SAMPLES = sorted((Path(__file__).parents[2] / "samples").glob("*/capture.*"))

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from iscsitrace.cli import main
 from iscsitrace.diagnosis.headline import Headline
-from iscsitrace.tables.live_pass import SECOND_NS, Live
+from iscsitrace.tables.passes import SECOND_NS, Live
 from iscsitrace.watch import findings
 from iscsitrace.watch.watcher import Watcher
 from tests.support.capture_file import write_pcapng

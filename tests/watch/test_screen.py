@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import InputInvalid, OutputExists
-from iscsitrace.tables.live_pass import SECOND_NS
+from iscsitrace.tables.passes import SECOND_NS
 from iscsitrace.watch import screen
 from iscsitrace.watch.board import Choice
 from iscsitrace.watch.screen import WatchScreen

@@ -22,7 +22,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from iscsitrace.cli import main
 from iscsitrace.errors import InputInvalid
-from iscsitrace.watch import server, web_config
+from iscsitrace.watch import server
 from iscsitrace.watch.exposition import Exposition
 from iscsitrace.watch.server import CONNECTIONS_MAX, MetricsServer
 
@@ -34,7 +34,7 @@ Serve = Callable[..., MetricsServer]
 def serve() -> Iterator[Serve]:
     with ExitStack() as stack:
 
-        def begin(access: web_config.Access = web_config.OPEN) -> MetricsServer:
+        def begin(access: server.Access = server.OPEN) -> MetricsServer:
             registry = CollectorRegistry()
             registry.register(Exposition())
             running = MetricsServer(registry, "127.0.0.1", 0, access)
@@ -196,7 +196,7 @@ def test_a_server_can_be_stopped_as_it_begins() -> None:
 
 def test_passwords(serve: Serve, tmp_path: Path) -> None:
     (tmp_path / "web.yml").write_text(f"basic_auth_users:\n  alice: {HASH}\n")
-    running = serve(web_config.read(tmp_path / "web.yml"))
+    running = serve(server.read_access(tmp_path / "web.yml"))
     assert scrape(running.port, user="alice:open sesame") == 200
     for wrong in ("", "alice:", "alice:open", "alice", "bob:open sesame", ":open sesame", "bob:nobody"):
         assert scrape(running.port, user=wrong) == 401, wrong
@@ -204,7 +204,7 @@ def test_passwords(serve: Serve, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("header", ["", "Basic", "Basic !", "Bearer x", "Basic /w=="])
 def test_a_broken_header_admits_nobody(header: str) -> None:
-    assert not web_config.Access(users={"alice": HASH}).admits(header)
+    assert not server.Access(users={"alice": HASH}).admits(header)
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +221,7 @@ def test_tls(serve: Serve, certificates: Path) -> None:
     file = certificates / "web.yml"
     # relative to the file
     file.write_text("tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n")
-    running = serve(web_config.read(file))
+    running = serve(server.read_access(file))
     context = ssl.create_default_context(cafile=str(certificates / "cert.pem"))
     # a handshake that does not begin stops nobody
     with socket.create_connection(("127.0.0.1", running.port)):
@@ -236,7 +236,7 @@ def test_certificates_of_clients(serve: Serve, certificates: Path) -> None:
         "tls_server_config: {cert_file: cert.pem, key_file: key.pem, client_ca_file: cert.pem, "
         "client_auth_type: RequireAndVerifyClientCert, min_version: TLS12}\n"
     )
-    running = serve(web_config.read(file))
+    running = serve(server.read_access(file))
     context = ssl.create_default_context(cafile=str(certificates / "cert.pem"))
     with pytest.raises((ssl.SSLError, ConnectionResetError, http.client.RemoteDisconnected)):
         scrape(running.port, context)
@@ -259,7 +259,7 @@ def test_certificates_of_clients(serve: Serve, certificates: Path) -> None:
 def test_a_wrong_file_is_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "web.yml").write_text(text)
     with pytest.raises(InputInvalid, match=message):
-        web_config.read(tmp_path / "web.yml")
+        server.read_access(tmp_path / "web.yml")
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
@@ -271,4 +271,4 @@ def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
 
 def test_an_empty_file_opens_the_server_to_all(tmp_path: Path) -> None:
     (tmp_path / "web.yml").write_text("")
-    assert web_config.read(tmp_path / "web.yml") == web_config.OPEN
+    assert server.read_access(tmp_path / "web.yml") == server.OPEN

@@ -9,7 +9,7 @@ import pytest
 import iscsitrace
 from iscsitrace.diagnosis.examination import examine
 from iscsitrace.findings import NEEDED
-from iscsitrace.tables.live_pass import SECOND_NS
+from iscsitrace.tables.passes import SECOND_NS
 from tests.support.runs import Runs
 from tests.watch.test_watch_figures import watched
 

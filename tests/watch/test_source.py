@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from iscsitrace.errors import InputInvalid, ToolMissing
-from iscsitrace.tables.live_pass import SECOND_NS, Settings
+from iscsitrace.tables.passes import SECOND_NS, Settings
 from iscsitrace.watch import source
 from iscsitrace.watch.source import Watched, capture_command, open_source
 

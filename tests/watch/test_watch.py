@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from iscsitrace import read
 from iscsitrace.show.summary import totals
-from iscsitrace.tables.live_pass import SECOND_NS, Live, Settings
+from iscsitrace.tables.passes import SECOND_NS, Live, Settings
 from iscsitrace.watch.watcher import Report, Watcher
 from tests.support.capture_file import drops
 from tests.support.endless import LATENCY_NS, THINK_NS, endless_capture, many_connections

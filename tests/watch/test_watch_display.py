@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rich.cells import cell_len
 
 from iscsitrace.measure.budget import PARTS, Budget
-from iscsitrace.tables.live_pass import SECOND_NS, Live
+from iscsitrace.tables.passes import SECOND_NS, Live
 from iscsitrace.watch.board import SORTS, Choice, bar, legend, render, sorted_lines
 from iscsitrace.watch.exposition import Exposition, serve
 from iscsitrace.watch.screen import WatchScreen, save

@@ -21,10 +21,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 import iscsitrace
-from iscsitrace.tables.live_pass import SECOND_NS, Live, Pace
-from iscsitrace.watch.board import SORTS, Choice, render, sorted_lines
+from iscsitrace.tables.passes import SECOND_NS, Live, Pace
+from iscsitrace.watch.board import SORTS, Choice, lines_of, render, sorted_lines
 from iscsitrace.watch.exposition import Exposition
-from iscsitrace.watch.lines import lines_of
 from iscsitrace.watch.meters import Meters
 from iscsitrace.watch.watcher import Report, Watcher
 from tests.support.capture_file import read_records, write_pcapng

@@ -56,7 +56,7 @@ def command(
     and comments are gone. Times, lengths, frame numbers, TCP fields, LUNs, block addresses and parameters stay.
     Captures are read twice, so they have to be files.
     """
-    from iscsitrace.recording.anonymise import anonymise, key_of, new_key
+    from iscsitrace.recording.capture import anonymise, key_of, new_key
 
     sources = [file for each in captures for file in files_of(each, has_experiments=False)]
     output_file.check(path, is_forced=force, inputs=sources)

@@ -69,7 +69,7 @@ def command(
     the kernel's, and the clock of each file is printed with its bounds.
     """
     from iscsitrace import measure
-    from iscsitrace.diagnosis import sufficiency
+    from iscsitrace.diagnosis import headline
     from iscsitrace.measure import capture_health
     from iscsitrace.show import check
 
@@ -88,7 +88,7 @@ def command(
     trace = capture_input.read(tables, written=None if against else ())
     counters = capture_health.by_name(trace.counters)
     findings = [] if fail_on == "never" else capture_health.reaching(counters, fail_on)
-    is_sufficient, verdict = sufficiency.verdict(trace.table)
+    is_sufficient, verdict = headline.sufficiency(trace.table)
     document: dict[str, Any] = trace.provenance | {
         "is_sufficient": is_sufficient,
         "verdict": verdict,

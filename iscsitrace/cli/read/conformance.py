@@ -28,7 +28,7 @@ class RuleName(Quantity):
         from iscsitrace.wording.rules import rules
 
         if value.upper() not in rules():
-            from iscsitrace.wording.names import refusal
+            from iscsitrace.wording.sentences import refusal
 
             self.fail(refusal(value, "not a rule", rules(), "iscsitrace docs conformance"), param, ctx)
         return value.upper()

@@ -50,7 +50,7 @@ class FindingName(Quantity):
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The name; a usage error for another one."""
         if value not in self._names():
-            from iscsitrace.wording.names import refusal
+            from iscsitrace.wording.sentences import refusal
 
             kind = f"neither {' nor '.join((*self._others, 'a finding'))}" if self._others else "not a finding"
             self.fail(refusal(value, kind, self._names(), "iscsitrace docs diagnosis"), param, ctx)

@@ -297,7 +297,7 @@ def _prune(dataset: str, older_ns: int) -> None:
 
     A day on which a session began that is still open stays. The states of the passes stay: the next run goes on.
     """
-    from iscsitrace.fleet.prune import prune
+    from iscsitrace.fleet.store import prune
     from iscsitrace.wording import cells
 
     for each in prune(Path(dataset), older_ns, time.time_ns()):

@@ -22,8 +22,7 @@ from iscsitrace.show.line import say
 from iscsitrace.show.terminal import show, show_json
 
 if TYPE_CHECKING:
-    from iscsitrace.fit.fitted import FittedModel
-    from iscsitrace.fit.points import Fit
+    from iscsitrace.fit.points import Fit, FittedModel
     from iscsitrace.model.setting import Setting
 
 
@@ -154,7 +153,7 @@ def _plan(
     The load is that of captures, of a fit with --fit, or of the options. With --target-delay it is a synchronous
     mirror: which rate of writes it carries, and how far it may be.
     """
-    from iscsitrace.model import plan
+    from iscsitrace.model import what_if
     from iscsitrace.model.prediction import predict
     from iscsitrace.model.uncertainty import predicted_with
     from iscsitrace.model.what_if import with_values
@@ -175,7 +174,7 @@ def _plan(
     delays = (given["delay_ns"],) if "delay_ns" in given else given.get("target_delays_ns", ())
     setting = with_values(model_options.base(operation, fit.setting if fit else None, delays), given)
     forward = partial(predicted_with, fit=fit, given=frozenset(given)) if fit else predict
-    found = plan.planned(setting, wanted_bytes_per_s, share, forward)
+    found = what_if.planned(setting, wanted_bytes_per_s, share, forward)
     asked = model_predict.Asked(captures, fit, given)
     if is_json:
         show_json(model_predict.plan_as_dict(asked, found, None if fit_file is None else fit_file.name))

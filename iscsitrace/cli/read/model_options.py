@@ -17,7 +17,7 @@ from iscsitrace.cli.units import Duration, Quantity, Rate, Share, Size
 from iscsitrace.errors import InputInvalid
 
 if TYPE_CHECKING:
-    from iscsitrace.fit.fitted import FittedModel
+    from iscsitrace.fit.points import FittedModel
     from iscsitrace.model.setting import Setting
 
 
@@ -161,10 +161,10 @@ takes_fit = click.option(
 
 def read_fit(file: IO[bytes]) -> FittedModel:
     """The fit; InputInvalid for a file that is none."""
-    from iscsitrace.fit.fitted import from_document
+    from iscsitrace.fit.points import fitted_from_document
 
     try:
-        return from_document(json.load(file))
+        return fitted_from_document(json.load(file))
     except ValueError as error:
         raise InputInvalid(f"{file.name}: not JSON: {error}") from error
     except InputInvalid as error:

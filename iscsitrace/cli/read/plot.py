@@ -29,7 +29,7 @@ _XPLOT = "xpl"
 _TOP_MAX = 8
 """More lines or bars are not told apart: ``marks.TOP``, which needs NumPy."""
 _BY = ("lun", "operation", "session", "connection")
-"""``groups.TITLES``, likewise."""
+"""``plots.kind.GROUP_TITLES``, likewise."""
 _SIDE_IN = click.FloatRange(3, 30)
 _DOTS = click.IntRange(30, 600)
 _SMALL_BYTES = 200_000_000

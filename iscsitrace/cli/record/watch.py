@@ -108,7 +108,7 @@ def command(
     Exit code 1 when packets were lost: dropped by the capture, or left out because the view could not keep up.
     """
     from iscsitrace.recording.silence import Silence, listening
-    from iscsitrace.tables.live_pass import Settings
+    from iscsitrace.tables.passes import Settings
     from iscsitrace.watch.source import open_source
     from iscsitrace.watch.watcher import Watcher
 
@@ -196,9 +196,9 @@ def _serve(listen: tuple[str, int] | None, web_config: str | None) -> tuple[Expo
             raise click.UsageError("--web-config needs --prometheus")
         return None, None
     from iscsitrace.watch.exposition import Exposition, serve
-    from iscsitrace.watch.web_config import OPEN, read
+    from iscsitrace.watch.server import OPEN, read_access
 
-    access = OPEN if web_config is None else read(Path(web_config))
+    access = OPEN if web_config is None else read_access(Path(web_config))
     exposition = Exposition()
     server = serve(exposition, *listen, access)
     scheme = "http" if access.tls is None else "https"
@@ -239,7 +239,7 @@ class _Show:
 
     def as_lines(self, *, is_json: bool) -> None:
         """One report after the other."""
-        from iscsitrace.watch.lines import lines_of
+        from iscsitrace.watch.board import lines_of
 
         until = None if self._duration_s is None else time.monotonic() + self._duration_s
         is_stopping = False

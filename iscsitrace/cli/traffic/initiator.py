@@ -224,8 +224,8 @@ def _carry_out(
     is_quiet: bool,
     **values: Any,
 ) -> None:
-    from iscsitrace.lab import traffic, truth_file
-    from iscsitrace.lab.tcp_samples import TcpSamples
+    from iscsitrace.lab import run_files, traffic
+    from iscsitrace.lab.sock_diag import TcpSamples
 
     urls, login = _authenticated(urls, CHAP.take(values))
     client |= {
@@ -248,7 +248,7 @@ def _carry_out(
         **structs.programs_of(DESIGN.take(values)),
     }
     files = [file for file in (tcp_info_file, truth_path) if file]
-    truth_file.require_new(files, is_forced=is_forced)
+    run_files.require_new(files, is_forced=is_forced)
     with ExitStack() as stack:
         lines = stack.enter_context(_created(tcp_info_file)) if tcp_info_file else None
         samples = TcpSamples(has_columns=truth_path is not None, lines=lines)
@@ -259,9 +259,9 @@ def _carry_out(
         found = traffic.run_initiator(settings, watch, period_ns=_PERIOD_NS if files else traffic.PERIOD_NS)
     results = found["results"]
     if truth_path:
-        truth_file.write(truth_path, _truth(settings, found, samples))
+        run_files.write_truth(truth_path, _truth(settings, found, samples))
     if is_json:
-        show_json(truth_file.envelope("initiator") | run_results.describe_initiator(results))
+        show_json(run_files.envelope("initiator") | run_results.describe_initiator(results))
     else:
         run_results.show_initiator(results)
     run_results.end_initiator(results)
@@ -327,13 +327,13 @@ def _watcher(wish: StopWish, samples: Any, progress: ProgressBar) -> Any:
 
 def _truth(settings: dict[str, Any], found: dict[str, Any], samples: Any) -> dict[str, Any]:
     """The truth of a run; without its URLs, which hold secrets."""
-    from iscsitrace.lab import truth_file
+    from iscsitrace.lab import run_files
     from iscsitrace.lab.real import without_secrets
 
-    return truth_file.envelope("initiator") | {
+    return run_files.envelope("initiator") | {
         "settings": {name: without_secrets(settings[name]) for name in ("client", "sockets", "driver", "receive")},
         "results": found["results"],
         "ends": list(samples.ends.values()),
-        "cycles": truth_file.initiator_cycles(found),
+        "cycles": run_files.initiator_cycles(found),
         "tcp_info": samples.columns,
     }

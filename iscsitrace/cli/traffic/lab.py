@@ -148,7 +148,7 @@ PACKETS = settings_section("Real world", "capture.is-ipv6", "capture.snaplen")
 @_WORLD
 def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, world_kind: str, **values: Any) -> None:
     """Create the hosts and links, show how to use them, and remove them at Ctrl-C or SIGTERM."""
-    from iscsitrace.lab import truth_file
+    from iscsitrace.lab import run_files
     from iscsitrace.lab.real import truth_of_links
 
     if is_bypassed:
@@ -158,7 +158,7 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, wor
         if world_kind == _GUESTS:
             raise click.UsageError("guests are joined by links, not by a bypass")
     if log_path:
-        truth_file.require_new([log_path], is_forced=is_forced)
+        run_files.require_new([log_path], is_forced=is_forced)
     settings = world_settings(seed, values)
     with wishing() as wish:
         with _hosts(world_kind, settings, is_bypassed=is_bypassed) as (world, ways):
@@ -173,7 +173,7 @@ def up(seed: int, log_path: Path | None, is_forced: bool, is_bypassed: bool, wor
         logs = truth_of_links(world.access, world.paths)
         run_results.show_all_links(logs)
         if log_path:
-            truth_file.write(log_path, truth_file.envelope("link") | {"settings": settings} | logs)
+            run_files.write_truth(log_path, run_files.envelope("link") | {"settings": settings} | logs)
 
 
 @contextmanager

@@ -63,10 +63,10 @@ def command(
     A missing device is created, and removed at the end. Prints one line when the link is ready, and its packet counts
     at the end. Needs root. Runs with real-time priority where that is allowed.
     """
-    from iscsitrace.lab import truth_file
+    from iscsitrace.lab import run_files
 
     if log_path:
-        truth_file.require_new([log_path], is_forced=is_forced)
+        run_files.require_new([log_path], is_forced=is_forced)
     settings: dict[str, Any] = {
         "initiator": _tap(initiator_tap),
         "target": _tap(target_tap),
@@ -81,9 +81,9 @@ def command(
         end_s = None if seconds is None else time.monotonic() + seconds
         run = _LinkThread(name, settings, wish, end_s)
         log = run.wait()
-    truth_file.pack_busy_times(log["link"])
+    run_files.pack_busy_times(log["link"])
     if log_path:
-        truth_file.write(log_path, truth_file.envelope("link") | {"settings": settings} | log)
+        run_files.write_truth(log_path, run_files.envelope("link") | {"settings": settings} | log)
     show([Section("", (run_results.links([(name, log["link"])]), run_results.lateness([(name, log)])))])
     if log["failure"]:
         raise TrafficImpossible(f"the link ended: {log['failure']}")

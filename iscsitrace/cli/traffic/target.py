@@ -96,8 +96,8 @@ def command(
 
     By default it listens at the loopback address only: any host that reaches it can read and write.
     """
-    from iscsitrace.lab import traffic, truth_file
-    from iscsitrace.lab.tcp_samples import TcpSamples
+    from iscsitrace.lab import run_files, traffic
+    from iscsitrace.lab.sock_diag import TcpSamples
 
     seed = secrets.randbits(_SEED_BITS) if seed is None else seed
     faults = faults_of(values)
@@ -114,7 +114,7 @@ def command(
     samples = TcpSamples()
     portal["limits"] = {"session_count": max_sessions, "waiting_bytes": waiting_bytes}
     if truth_path:
-        truth_file.require_new([truth_path], is_forced=is_forced)
+        run_files.require_new([truth_path], is_forced=is_forced)
     else:
         # without a truth the target must not use more and more memory
         portal["limits"] |= {"logged_task_count": 0, "logged_connection_count": 0}
@@ -140,13 +140,13 @@ def command(
 
         found = traffic.run_target(settings, ready, watch, period_ns=_PERIOD_NS)
     if truth_path:
-        truth_file.write(truth_path, _truth(settings, found, samples.ends))
+        run_files.write_truth(truth_path, _truth(settings, found, samples.ends))
     run_results.show_served(found["counters"])
 
 
 def _truth(settings: dict[str, Any], found: dict[str, Any], ends: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """The truth of a target, without secrets."""
-    from iscsitrace.lab import truth_file
+    from iscsitrace.lab import run_files
 
     portal = {name: value for name, value in settings["portal"].items() if name != "chap"}
     for closed in found["connections"]:
@@ -154,8 +154,8 @@ def _truth(settings: dict[str, Any], found: dict[str, Any], ends: dict[int, dict
         end = ends.setdefault(closed["connection"], {"connection": closed["connection"]})
         if peer := parse_endpoint(closed["peer"]):
             end |= {"peer_address": str(peer[0]), "peer_port": peer[1]}
-    return truth_file.envelope("target") | {
+    return run_files.envelope("target") | {
         "settings": {**settings, "portal": portal},
         "ends": list(ends.values()),
-        **truth_file.target_log(found),
+        **run_files.target_log(found),
     }

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from iscsitrace.errors import ToolMissing
-from iscsitrace.lab.guests.channel import GuestClock
-from iscsitrace.lab.guests.machine import Guest
+from iscsitrace.lab.guests.machine import Guest, GuestClock
 from iscsitrace.lab.places import HERE
 from iscsitrace.lab.recording import TcpInfoSamples
 

@@ -6,11 +6,10 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from iscsitrace.lab.faults.fault import Details, FaultDetail, FaultImpossible
+from iscsitrace.lab.faults.fault import Details, FaultImpossible
 from iscsitrace.lab.guests import targets
 from iscsitrace.lab.guests.faults import Hosts
 from iscsitrace.lab.guests.targets import SECTOR_BYTES, change_table, disk_backing, linear_table
-from iscsitrace.lab.settings.kinds import COUNT
 
 _CAPTURE_PROGRAM = "tcpdump"
 
@@ -146,7 +145,6 @@ def small_buffers(hosts: Hosts, details: Details) -> Iterator[None]:
 
 _MS = 1_000_000
 _S = 1_000_000_000
-_DISK = {"disk": FaultDetail(COUNT, "0")}
 _THIN_BLOCK_SECTORS = 128
 
 

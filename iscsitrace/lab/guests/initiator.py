@@ -24,7 +24,6 @@ _DISK_LIMIT_S = 30
 _OTHER_INTERFACE = "other"
 _POLL_S = 0.2
 _SLACK_S = 120
-_SECOND_NS = 1_000_000_000
 _SYSFS = "/sys/class/iscsi_session/*/* /sys/class/iscsi_connection/*/*"
 _DIRECTIONS = ("read", "write", "trim")
 _OF_COMMANDS = ("completed_ms", "operation", "offset", "bytes", "latency_ns")

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from iscsitrace.errors import InputInvalid, ToolMissing, TrafficImpossible
-from iscsitrace.lab import actors, namespaces, peers, real, run_files, truth_file
+from iscsitrace.lab import actors, namespaces, peers, real, run_files
 from iscsitrace.lab.actors import RunningTarget, Watch
 from iscsitrace.lab.faults.fault import Fault, FaultImpossible
 from iscsitrace.lab.guests import faults, image, initiator, machine, targets
@@ -160,8 +160,8 @@ def run(
         found = _run(
             settings, dict(zip(captured, [folder / name for name in names], strict=True)), watch, say, programs
         )
-        truth = truth_file.envelope("run") | found
-        truth_file.write(folder / run_files.TRUTH, truth)
+        truth = run_files.envelope("run") | found
+        run_files.write_truth(folder / run_files.TRUTH, truth)
     return truth
 
 

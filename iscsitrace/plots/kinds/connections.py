@@ -16,7 +16,7 @@ from iscsitrace.measure.data_commands import is_whole_transfer
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Examples, Kind, view_of_data_commands, with_events
 from iscsitrace.plots.marks import Array, Detail, even_edges
-from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
+from iscsitrace.plots.style import ByteAxis, TimeAxis, duration
 from iscsitrace.plots.view import View, Zoom, picked_cycles
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table

@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import waits
 from iscsitrace.measure.data_commands import is_data_command
-from iscsitrace.measure.operations import by_operation
 from iscsitrace.measure.waits import Waits
+from iscsitrace.measure.workload import by_operation
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, view_of_data_commands, whole_session, with_events
 from iscsitrace.plots.marks import Array, Detail
-from iscsitrace.plots.scales import DurationAxis, TimeAxis, duration, size
+from iscsitrace.plots.style import DurationAxis, TimeAxis, duration
 from iscsitrace.plots.view import View, picked_cycles, seen_cycles
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import TraceTables
+from iscsitrace.wording.cells import size
 
 PHASES = ("request", "grant", "transfer", "service", "status_wait", "turnaround")
 """In order of time; a command has the phases of its operation."""

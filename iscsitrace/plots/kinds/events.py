@@ -15,7 +15,7 @@ from iscsitrace.events import derived, selection
 from iscsitrace.plots import style, timeline
 from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.marks import Detail, Spans
-from iscsitrace.plots.scales import TimeAxis
+from iscsitrace.plots.style import TimeAxis
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.relate import stories
 from iscsitrace.relate.stories import Story

@@ -16,12 +16,13 @@ from iscsitrace.plots import ladder_columns, style
 from iscsitrace.plots.kind import Examples, Kind, view_of_commands, view_of_connection
 from iscsitrace.plots.ladder_columns import NO_TIME, Ladder, LadderPackets, Middle, Pdu
 from iscsitrace.plots.marks import Array, Detail
-from iscsitrace.plots.scales import TimeAxis, duration, size
+from iscsitrace.plots.style import TimeAxis, duration
 from iscsitrace.plots.view import View, Zoom, picked_cycles
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps import crossings
 from iscsitrace.taps.reading import TappedTables
 from iscsitrace.wording.amounts import count
+from iscsitrace.wording.cells import size
 from iscsitrace.wording.parts import BY_NAME
 
 _LABEL_GAP = 0.026

@@ -17,15 +17,24 @@ from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import outliers, waits
 from iscsitrace.measure.by_subject import medians as medians_of
 from iscsitrace.measure.waits import UNKNOWN, Waits
-from iscsitrace.plots import groups, style
-from iscsitrace.plots.groups import OPERATION, CommandGroups
-from iscsitrace.plots.kind import Kind, whole_session, with_events
+from iscsitrace.plots import style
+from iscsitrace.plots.kind import (
+    GROUP_TITLES,
+    OPERATION,
+    CommandGroups,
+    Kind,
+    by_operation,
+    groups_of,
+    whole_session,
+    with_events,
+)
 from iscsitrace.plots.marks import Array, Detail, Series, even_edges, extremes
-from iscsitrace.plots.scales import TimeAxis, duration, size
+from iscsitrace.plots.style import TimeAxis, duration
 from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording.amounts import count
+from iscsitrace.wording.cells import size
 
 BINS_TIME, BINS_LATENCY = (10, 80), (10, 40)
 """Least and most bins of the heat map; more commands make more bins."""
@@ -86,7 +95,7 @@ def compute(
     ``told`` tells all cycles apart, by default by operation.
     """
     detail = detail or Detail()
-    told = told or groups.by_operation(cycles)
+    told = told or by_operation(cycles)
     starts = cycles.raw("command_first_ns")
     is_seen = picked_cycles(cycles, view) & view.covers(starts)
     is_in_view = is_seen & (told.places >= 0)
@@ -282,7 +291,7 @@ def notes(latency: Latency) -> list[str]:
 def title(latency: Latency) -> str:
     """Names what the panels show."""
     noun = "command" if latency.task_count == 1 else "commands"
-    by = "" if latency.by == OPERATION else f", by {groups.TITLES[latency.by]}"
+    by = "" if latency.by == OPERATION else f", by {GROUP_TITLES[latency.by]}"
     return f"Latency of {latency.task_count:,} SCSI {noun}, from command to status{by}"
 
 
@@ -461,7 +470,7 @@ def _draw_block_sizes(axes: Axes, latency: Latency, looks: dict[str, Look]) -> N
 
 def prepare(trace: TraceTables, view: View, detail: Detail) -> Latency:
     """The latencies of a view."""
-    told = groups.of_trace(trace, detail.by) if detail.by else None
+    told = groups_of(trace, detail.by) if detail.by else None
     return compute(trace.cycles, waits.of_trace(trace.table), view, detail, told)
 
 

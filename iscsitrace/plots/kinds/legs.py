@@ -6,20 +6,19 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.measure.data_commands import is_transfer
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, view_of_data_commands
 from iscsitrace.plots.marks import Array, Detail, even_edges
-from iscsitrace.plots.scales import TimeAxis, duration, size
+from iscsitrace.plots.style import TimeAxis
 from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording.amounts import count
+from iscsitrace.wording.cells import size
 
 PARTS: Final = ("initiator", "network", "target", "held")
 """The hosts without what their TCP held, the network in both directions together, and what TCP held in both hosts.
@@ -97,8 +96,6 @@ _LOOKS: Final = {
     "target": ("target", style.ORANGE, ""),
     "held": ("held by TCP: windows, ACKs, losses", "#8fd6c0", "//"),
 }
-_SEEN_SHARE: Final = 1 / 400
-"""Smallest height of an area, as a share of the greatest, that can be seen: about a pixel."""
 
 
 def draw(figure: Figure, legs: LegCurves) -> None:
@@ -109,17 +106,13 @@ def draw(figure: Figure, legs: LegCurves) -> None:
     below = np.zeros(len(edges) - 1)
     names = [f"{operation}\n{size(amount)}" for operation, amount in legs.by_size]
     left = np.zeros(len(names))
-    least = _SEEN_SHARE * max(legs.over_time.sum(axis=0).max(), *(means.sum() for means in legs.by_size.values()))
+    least = style.SEEN_SHARE * max(legs.over_time.sum(axis=0).max(), *(means.sum() for means in legs.by_size.values()))
     for number, part in enumerate(PARTS):
         label, color, hatch = _LOOKS[part]
         height = legs.over_time[number]
         if height.max() < least:
             continue
-        over_time.stairs(
-            below + height, edges, baseline=below, fill=True, color=color, hatch=hatch, edgecolor="white", linewidth=0,
-            label=label,
-        )  # fmt: skip
-        below = below + height
+        below = style.stack(over_time, below, height, edges, color, hatch, label)
         width = np.array([means[number] for means in legs.by_size.values()])
         by_size.bar(range(len(names)), width, bottom=left, color=color, hatch=hatch, edgecolor="white", linewidth=0.4)
         left = left + width
@@ -128,14 +121,10 @@ def draw(figure: Figure, legs: LegCurves) -> None:
     by_size.set_xlabel("I/O size, bytes (K, M of 1024)")
     by_size.grid(visible=False, axis="x")
     for axes in (over_time, by_size):
-        _scale(axes)
+        axes.set_ylim(bottom=0)
+        style.show_durations(axes)
     over_time.set_ylabel("mean latency")
     style.legend(over_time, over_time, columns=3)
-
-
-def _scale(axes: Axes) -> None:
-    axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value) if value else "0"))
 
 
 def notes(legs: LegCurves) -> list[str]:

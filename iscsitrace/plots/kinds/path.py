@@ -6,13 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind
 from iscsitrace.plots.marks import Array, Detail, Series, even_edges, extremes
-from iscsitrace.plots.scales import TimeAxis, duration
+from iscsitrace.plots.style import TimeAxis, duration
 from iscsitrace.plots.view import View
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps.network import Delays, Network
@@ -141,7 +140,7 @@ def draw(figure: Figure, path: PathCurves) -> None:
                 label="lost between the taps",
             )  # fmt: skip
         axes.set_ylabel(name)
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value) if value else "0"))
+        style.show_durations(axes)
     panels[0].set_ylim(bottom=0)
     time.apply(panels[1])
     style.legend(panels[0], *panels, columns=4)

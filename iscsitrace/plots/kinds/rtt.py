@@ -14,10 +14,10 @@ from iscsitrace.measure import path
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Kind, view_of_streams, whole_session, with_events
 from iscsitrace.plots.marks import Array, Detail, even_edges
-from iscsitrace.plots.scales import DurationAxis, TimeAxis, duration
+from iscsitrace.plots.style import DurationAxis, TimeAxis, duration
 from iscsitrace.plots.view import View
 from iscsitrace.tables.nulls import numbers_of
-from iscsitrace.tables.partition import Partition
+from iscsitrace.tables.numbers import Partition
 from iscsitrace.tables.table import Table
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording.amounts import count

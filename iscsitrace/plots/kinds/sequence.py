@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.transforms import ScaledTranslation
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.plots import command_strip, style, xplot
+from iscsitrace.plots import style, timeline, xplot
 from iscsitrace.plots.kind import Examples, Kind, at_sender, view_of_connection, with_events
 from iscsitrace.plots.marks import Array, Bars, BarsMaker, Detail, Label, Series, SeriesMaker, chunks
-from iscsitrace.plots.scales import ByteAxis, TimeAxis
+from iscsitrace.plots.style import ByteAxis, TimeAxis
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.table import Table, null_value
@@ -59,7 +59,7 @@ class Sequence:
     """Starts of PDUs by kind: command, data, R2T, response, other."""
     pdu_count: int | None = None
     """PDUs in the view, drawn or not; None where they were not read."""
-    tasks: command_strip.Tasks = field(default_factory=command_strip.Tasks)
+    tasks: timeline.Tasks = field(default_factory=timeline.Tasks)
 
 
 def compute(
@@ -90,7 +90,7 @@ def compute(
         notes=tuple(making.notes[:NOTE_LIMIT]),
         pdus=marks,
         pdu_count=pdu_count,
-        tasks=command_strip.of_view(cycles, view),
+        tasks=timeline.tasks_of_view(cycles, view),
     )
 
 
@@ -243,7 +243,7 @@ def draw(figure: Figure, sequence: Sequence) -> None:
     time.apply(axes)
     axes.set_ylabel(f"sequence offset of data to the {_receiver(sequence)}, {places.unit}")
     _limit(axes, sequence, places)
-    command_strip.draw(strip, sequence.tasks, time)
+    timeline.draw_tasks(strip, sequence.tasks, time)
     style.legend(strip, axes, strip)
 
 

@@ -16,7 +16,7 @@ from iscsitrace.measure.budget import PARTS
 from iscsitrace.plots import style
 from iscsitrace.plots.kind import Examples, Kind, view_of_streams, with_events
 from iscsitrace.plots.marks import Array, Detail, Series, SeriesMaker, chunks, even_edges
-from iscsitrace.plots.scales import ByteAxis, TimeAxis, duration
+from iscsitrace.plots.style import ByteAxis, TimeAxis, duration
 from iscsitrace.plots.view import View, Zoom
 from iscsitrace.relate.jobs import streams as jobs
 from iscsitrace.relate.jobs.streams import Job, Stream

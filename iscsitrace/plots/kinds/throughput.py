@@ -14,7 +14,7 @@ from iscsitrace.plots import steps, style
 from iscsitrace.plots.kind import Kind, whole_session, with_events
 from iscsitrace.plots.kinds.time_breakdown import idle_share
 from iscsitrace.plots.marks import Array, Detail, chunks
-from iscsitrace.plots.scales import ByteAxis, TimeAxis, step_note
+from iscsitrace.plots.style import ByteAxis, TimeAxis, step_note
 from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import grouped
@@ -130,10 +130,6 @@ def mean_and_max(starts_ns: Array, ends_ns: Array, edges_ns: Array) -> tuple[Arr
 # --- drawing
 
 
-_SEEN_SHARE = 1 / 400
-"""Smallest height of an area, as a share of the greatest, that can be seen: about a pixel."""
-
-
 def draw(figure: Figure, throughput: ThroughputCurves) -> None:
     """Draws the three panels."""
     rate, idle, depth = figure.subplots(3, 1, sharex=True, height_ratios=(2, 1, 1))
@@ -143,12 +139,7 @@ def draw(figure: Figure, throughput: ThroughputCurves) -> None:
     below = np.zeros(len(edges) - 1)
     for values, (color, hatch, label) in _areas(throughput):
         if _is_seen(throughput, values):
-            height = amounts.of(values)
-            rate.stairs(
-                below + height, edges, baseline=below, fill=True, color=color, hatch=hatch, edgecolor="white",
-                linewidth=0, label=label,
-            )  # fmt: skip
-            below = below + height
+            below = style.stack(rate, below, amounts.of(values), edges, color, hatch, label)
     rate.set_ylabel(f"TCP payload, {amounts.unit}/s")
     rate.set_ylim(bottom=0)
     if throughput.idle_share is None or np.isnan(throughput.idle_share).all():
@@ -205,7 +196,7 @@ def _greatest(throughput: ThroughputCurves) -> float:
 
 
 def _is_seen(throughput: ThroughputCurves, values: Array) -> bool:
-    return float(values.max()) > _SEEN_SHARE * _greatest(throughput)
+    return float(values.max()) > style.SEEN_SHARE * _greatest(throughput)
 
 
 def title(throughput: ThroughputCurves) -> str:

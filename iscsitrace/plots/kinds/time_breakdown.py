@@ -15,12 +15,11 @@ from iscsitrace.measure import busy, waits
 from iscsitrace.measure.budget import PARTS, of_cycles, over_time, rows_of
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.intervals import merged
-from iscsitrace.plots import groups, steps, style
-from iscsitrace.plots.groups import TITLES, CommandGroups
-from iscsitrace.plots.kind import Kind, whole_session, with_events
+from iscsitrace.plots import kind, steps, style
+from iscsitrace.plots.kind import GROUP_TITLES, CommandGroups, Kind, whole_session, with_events
 from iscsitrace.plots.marks import TOP, Array, Detail
-from iscsitrace.plots.scales import TimeAxis, duration, step_note
 from iscsitrace.plots.steps import edges
+from iscsitrace.plots.style import TimeAxis, duration, step_note
 from iscsitrace.plots.view import View, picked_cycles
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.table import Table
@@ -205,11 +204,7 @@ def draw(figure: Figure, budget: BudgetCurves) -> None:
         sums = {scope: float(spent[number] / spent.sum() * 100) for scope, spent in budget.totals_ns.items()}
         if not shares.any() and not any(sums.values()):
             continue
-        over_time.stairs(
-            below + shares, edges, baseline=below, fill=True, color=part.color, hatch=part.hatch, edgecolor="white",
-            linewidth=0, label=part.label,
-        )  # fmt: skip
-        below = below + shares
+        below = style.stack(over_time, below, shares, edges, part.color, part.hatch, part.label)
         for place, (scope, share) in enumerate(sums.items()):
             totals.barh(
                 place, share, left=left[scope], height=0.75, color=part.color, hatch=part.hatch, edgecolor="white",
@@ -232,7 +227,7 @@ def draw(figure: Figure, budget: BudgetCurves) -> None:
     totals.set_xlabel(
         "% of the I/O time: reads and writes, and think time between them"
         if budget.by is None
-        else f"% of the time with reads or writes of the {TITLES[budget.by]} in flight"
+        else f"% of the time with reads or writes of the {GROUP_TITLES[budget.by]} in flight"
     )
     totals.grid(visible=False, axis="y")
     style.legend(over_time, over_time, columns=4)
@@ -266,7 +261,7 @@ def notes(budget: BudgetCurves) -> list[str]:
             "from command to status"
         )
     if budget.by is not None:
-        word = TITLES[budget.by]
+        word = GROUP_TITLES[budget.by]
         if budget.scope_count > 1 and budget.by != "session":
             found.append(
                 f"time with commands of more than one {word} in flight counts for each of them: "
@@ -283,7 +278,7 @@ def notes(budget: BudgetCurves) -> list[str]:
 
 def title(budget: BudgetCurves) -> str:
     """Names what the panels show."""
-    by = "" if budget.by is None else f", by {TITLES[budget.by]}"
+    by = "" if budget.by is None else f", by {GROUP_TITLES[budget.by]}"
     return f"Time breakdown of {budget.added or f'connection {budget.view.connection}'}{by}"
 
 
@@ -292,7 +287,7 @@ def prepare(trace: TraceTables, view: View, detail: Detail) -> BudgetCurves:
     by_place = places.verdicts(trace, (view.start_ns, view.end_ns)) if isinstance(trace, TappedTables) else ()
     told = None
     if detail.by is not None:
-        told = groups.of_trace(trace, detail.by), waits.of_trace(trace.table).ends_ns(trace.cycles)
+        told = kind.groups_of(trace, detail.by), waits.of_trace(trace.table).ends_ns(trace.cycles)
     return compute(trace.budget, trace.cycles, edges(view), view, by_place, detail.top, told)
 
 

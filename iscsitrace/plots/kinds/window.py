@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import Normal, Stroke
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.plots import command_strip, style, xplot
+from iscsitrace.plots import style, timeline, xplot
 from iscsitrace.plots.kind import Kind, view_of_connection, whole_session, with_events
 from iscsitrace.plots.marks import Array, Detail, Series, SeriesMaker, Spans, chunks, extremes
-from iscsitrace.plots.scales import ByteAxis, TimeAxis
+from iscsitrace.plots.style import ByteAxis, TimeAxis
 from iscsitrace.plots.view import View
 from iscsitrace.tables.table import Table, null_value
 from iscsitrace.tables.trace import TraceTables
@@ -50,7 +50,7 @@ class Window:
     retransmissions: dict[str, Series] = field(default_factory=dict)
     """By cause: when, and owin at that time."""
     recoveries: Spans = field(default_factory=Spans)
-    tasks: command_strip.Tasks = field(default_factory=command_strip.Tasks)
+    tasks: timeline.Tasks = field(default_factory=timeline.Tasks)
 
 
 def compute(
@@ -90,7 +90,7 @@ def compute(
         kernel_ssthresh=_kernel_line(tcp_info, "ssthresh_segments", view, detail),
         retransmissions=_retransmissions(retransmissions, owin, view, edges),
         recoveries=_recoveries(recoveries, view),
-        tasks=command_strip.of_view(cycles, view),
+        tasks=timeline.tasks_of_view(cycles, view),
     )
 
 
@@ -174,7 +174,7 @@ def _recoveries(recoveries: Table, view: View) -> Spans:
     ends = np.where(ends == _NULL, view.end_ns, ends)
     is_here = view.is_of(recoveries) & (starts <= view.end_ns) & (ends >= view.start_ns)
     if is_here.sum() > RECOVERY_LIMIT:
-        return command_strip.union(starts[is_here], ends[is_here], view)
+        return timeline.union(starts[is_here], ends[is_here], view)
     return Spans(starts[is_here], ends[is_here])
 
 
@@ -234,7 +234,7 @@ def draw(figure: Figure, window: Window) -> None:
             0.995, 0.985, f"\N{UPWARDS ARROW} receive window {above}", transform=axes.transAxes, ha="right", va="top",
             fontsize=8, bbox={"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": style.ORANGE}, zorder=6,
         )  # fmt: skip
-    command_strip.draw(strip, window.tasks, time)
+    timeline.draw_tasks(strip, window.tasks, time)
     style.legend(strip, axes, strip, columns=4)
 
 

@@ -18,7 +18,7 @@ from iscsitrace.measure.losses import losses
 from iscsitrace.relate.jobs import runs
 from iscsitrace.relate.jobs.runs import Run, are_related, groups_of_streams
 from iscsitrace.relate.mirrors.recognition import Mirror
-from iscsitrace.tables.partition import ByConnection
+from iscsitrace.tables.numbers import ByConnection
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
 from iscsitrace.tables.table import NO_WORD, Source, Table, null_value
 

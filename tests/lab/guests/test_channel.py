@@ -12,8 +12,7 @@ import pytest
 
 from iscsitrace.errors import ToolMissing
 from iscsitrace.lab.guests.boot import agent
-from iscsitrace.lab.guests.channel import Channel
-from iscsitrace.lab.guests.machine import Guest
+from iscsitrace.lab.guests.machine import Channel, Guest
 
 
 @pytest.fixture

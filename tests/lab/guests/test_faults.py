@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from bench.scenarios import scenarios
 from iscsitrace.errors import InputInvalid, ToolMissing
 from iscsitrace.lab.fault_catalogue import GUESTS, names_in, parse
 from iscsitrace.lab.faults.fault import Details, Fault, FaultImpossible, FaultKind, InGuests, fault
 from iscsitrace.lab.guests import faults
 from iscsitrace.lab.guests.faults import Hosts, Occurrence, capture_limits
 from iscsitrace.lab.places import Finished
-from iscsitrace.lab.scenarios import scenarios
 
 _S = 1_000_000_000
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from bench.scenarios import scenarios
 from iscsitrace.cli import main
-from iscsitrace.lab.scenarios import scenarios
 from tests.support.guest_runs import judge
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "vectors" / "guests").iterdir())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from iscsitrace.lab.scenarios import Scenario, scenarios
+from bench.scenarios import Scenario, scenarios
 from tests.support.guest_runs import judge
 
 pytestmark = pytest.mark.needs_guests
