@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.diagnosis.headline import Verdict
 from iscsitrace.diagnosis.opinions import Stories
@@ -25,9 +24,7 @@ from iscsitrace.relate.stories import Story
 from iscsitrace.relate.volumes import ends_of_sessions
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct, first_rows, sums_of
-from iscsitrace.tables.table import Source, Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Source, Table
 
 
 class StoryShare(NamedTuple):

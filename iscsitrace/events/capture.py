@@ -11,15 +11,12 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.relate.portals import Portals
 from iscsitrace.relate.stories import LoginRequest, replacements
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.table import Source, Table, null_value
+from iscsitrace.tables.table import Array, Source, Table, null_value
 from iscsitrace.wording import amounts
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,10 @@ from iscsitrace.measure.data_commands import is_operation
 from iscsitrace.measure.violations import Violated, violated
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.table import Table, null_value
+from iscsitrace.tables.table import Array, Table, null_value
 from iscsitrace.wording import amounts, command_status
 from iscsitrace.wording.rules import pdu_type
 from iscsitrace.wording.scsi_names import CHECK_CONDITION, operation_name
-
-Array = NDArray[Any]
 
 NOP_TIMEOUT_NS: Final = 5_000_000_000
 """Longest time to the answer of a NOP: open-iscsi's default of node.conn[0].timeo.noop_out_timeout."""

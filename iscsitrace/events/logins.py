@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.events.capture import ENDS, LONG_NS, NULL_UINT32, Batch, EventSource, distinct, is_closed, texts
 from iscsitrace.measure.capture_health import may_lack_pdus
@@ -15,10 +14,8 @@ from iscsitrace.relate import portals
 from iscsitrace.relate.stories import LoginRequest
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Array, Table
 from iscsitrace.wording import amounts
-
-Array = NDArray[Any]
 
 _NEVER: Final = np.iinfo(np.int64).max
 _FULL_FEATURE: Final = 3

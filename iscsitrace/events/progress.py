@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.events.capture import Batch, EventSource, texts
 from iscsitrace.measure.budget import PARTS, is_of_session
@@ -14,10 +13,8 @@ from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.relate import outages, stories
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.table import null_value
+from iscsitrace.tables.table import Array, null_value
 from iscsitrace.wording import amounts
-
-Array = NDArray[Any]
 
 LONG_RECOVERY_NS: Final = 200_000_000
 """A recovery as long as the least retransmission timeout of Linux and Windows."""

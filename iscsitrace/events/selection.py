@@ -6,17 +6,13 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.events.capture import distinct
 from iscsitrace.measure.selection import frames_filter
 from iscsitrace.tables.condition import Columns
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
-from iscsitrace.tables.table import Table
-
-Array = NDArray[Any]
-
+from iscsitrace.tables.table import Array, Table
 
 HEADINGS: Final[Mapping[str, str]] = {
     "time": "time_ns",

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.events import capture as capture_events
 from iscsitrace.events import exchanges, logins, progress, tcp
 from iscsitrace.events.capture import Batch, EventSource, distinct
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
-from iscsitrace.tables.table import Source, Table, null_value
+from iscsitrace.tables.table import Array, Source, Table, null_value
 from iscsitrace.wording.event_kinds import SEVERITY_OF
-
-Array = NDArray[Any]
 
 FAMILIES: Final = (tcp, logins, exchanges, progress, capture_events)
 """One file each, with a function ``events``."""

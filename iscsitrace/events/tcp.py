@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.events.capture import LONG_NS, Batch, EventSource, texts
 from iscsitrace.measure.path import is_reset_of_a_device
 from iscsitrace.relate.portals import written
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Array, Table
 from iscsitrace.wording import amounts
 
-Array = NDArray[Any]
 _PLACES: Final = ("initiator_address", "target_address", "target_port")
 _NEVER: Final = np.iinfo(np.int64).max
 

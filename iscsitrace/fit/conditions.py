@@ -18,7 +18,7 @@ from iscsitrace.measure.session import Session
 from iscsitrace.measure.workload import MOST
 from iscsitrace.model.setting import LOGIN_KEYS, Setting, Solicitation
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Array, Table
 
 _NAMES: Final = {key: name for name, key in LOGIN_KEYS.items()}
 _LAST: Final = np.iinfo(np.uint32).max
@@ -81,8 +81,6 @@ def _as_used(found: Solicitation, negotiated: dict[str, Any], writes: Table, rou
         max_recv_data_segment_bytes=limit("max_recv_data_segment_bytes", immediate),
     )
 
-
-Array = NDArray[Any]
 
 INITIAL_WINDOW_SEGMENTS: Final = 10
 """RFC 6928: the congestion window with which a sender begins, and begins again after an idle time."""

@@ -14,7 +14,6 @@ from copy import copy
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure import budget
 from iscsitrace.measure.busy import longest_pause_ns
@@ -22,9 +21,7 @@ from iscsitrace.measure.intervals import covered_until
 from iscsitrace.measure.spans import Commands, CycleSpans
 from iscsitrace.model.setting import Leg
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.table import Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Table
 
 SEEN_MIN: Final = 0.05
 """One-way delays that make an interval a leg; shorter ones are the processing time of hosts."""

@@ -14,7 +14,6 @@ from math import inf
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.fit.conditions import Conditions
 from iscsitrace.measure import budget, line, workload
@@ -25,9 +24,7 @@ from iscsitrace.model.prediction import predict
 from iscsitrace.model.setting import Prediction, Setting, altered
 from iscsitrace.model.transfer import commands_per_ns, is_uneven, solicited_bytes
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.table import Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Table
 
 WAITS: Final = ("target_service", "initiator_service", "initiator_think", "ack_wait")
 """Waits of one command while others go on: nanoseconds per command."""

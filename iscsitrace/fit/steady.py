@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.fit import robust
 from iscsitrace.fit.conditions import Conditions
@@ -34,12 +33,10 @@ from iscsitrace.model.setting import CONGESTION_CONTROLS, Setting
 from iscsitrace.model.uncertainty import Estimate
 from iscsitrace.relate.mirrors import recognition
 from iscsitrace.relate.mirrors.recognition import Mirror
-from iscsitrace.tables.table import Source
+from iscsitrace.tables.table import Array, Source
 from iscsitrace.wording import amounts as wording
 
 __all__ = ["NEEDED", "Missing", "Survey", "points", "survey"]
-
-Array = NDArray[Any]
 
 
 LOSSES_MIN: Final = 10

@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.diagnosis.examination import Diagnosis, examine
 from iscsitrace.events import derived
@@ -18,10 +17,9 @@ from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct
 from iscsitrace.tables.passes import Period
 from iscsitrace.tables.schema import CATEGORIES, DATASET_TABLES
-from iscsitrace.tables.table import Table, null_value
+from iscsitrace.tables.table import Array, Table, null_value
 from iscsitrace.tables.trace import TraceTables
 
-Array = NDArray[Any]
 _UINT32_NULL: Final = null_value("uint32")
 _UINT64_NULL: Final = null_value("uint64")
 _INT64_NULL: Final = null_value("int64")

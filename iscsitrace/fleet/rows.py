@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.tables.schema import DATASET_TABLES, SCHEMA_VERSION, TABLES
-from iscsitrace.tables.table import Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Table
 
 DAY_NS: Final = 86_400 * 1_000_000_000
 DECLARED: Final = TABLES | DATASET_TABLES

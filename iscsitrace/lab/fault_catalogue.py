@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.lab.faults import fault, settings
+from iscsitrace.lab.faults import fault
 from iscsitrace.lab.faults import settings as ours
 from iscsitrace.lab.faults.fault import (
     INITIATOR_ALONE,
@@ -308,7 +308,7 @@ _ROWS = (
         guests=InGuests(access_faults.duplicate),
     ),
 )
-KINDS = {kind.name: kind for kind in (*_ROWS, *settings.KINDS)}
+KINDS = {kind.name: kind for kind in (*_ROWS, *ours.RULE_KINDS)}
 """All kinds by name."""
 
 

@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct, first_rows, order_of
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.table import Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Table
 
 THINK_MAX_NS: Final = 100_000_000
 """Longest pause between two commands of the workload that is think time of a program at work. A longer one is a program

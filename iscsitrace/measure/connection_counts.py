@@ -16,16 +16,13 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure.data_commands import is_whole_transfer
 from iscsitrace.measure.intervals import union_lengths
 from iscsitrace.tables.nulls import numbers_of
 from iscsitrace.tables.numbers import grouped
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Array, Table
 from iscsitrace.wording import amounts as wording
-
-Array = NDArray[Any]
 
 COMMANDS: Final = 4
 """Commands of each connection, in the mean, that a stage needs: fewer say nothing about a rate."""

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure import NEEDED, budget, busy, path
 from iscsitrace.measure.budget import Budget, Budgets
@@ -16,9 +15,8 @@ from iscsitrace.measure.facts import Facts
 from iscsitrace.measure.session import Session
 from iscsitrace.tables.nulls import known, numbers_of
 from iscsitrace.tables.numbers import Partition, Rows, distinct
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.table import Array, Source, Table
 
-Array = NDArray[Any]
 TABLES: Final = (*NEEDED, "cycles", "rounds", "nops", "task_management", "parameters", "counters", "violations")
 _SPLIT: Final = (*TABLES, "busy")
 """The tables that are split; ``busy`` has the stretches of ``budget`` that are busy time."""

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.tables import kernel
 from iscsitrace.tables.numbers import Partition
-from iscsitrace.tables.table import Table, null_value
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Table, null_value
 
 NEEDED: Final = ("tcp_info", "window", "senders")
 """Tables filled on request that it needs."""

@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure import path
 from iscsitrace.measure.budget import PARTS, Budget
@@ -23,9 +22,7 @@ from iscsitrace.measure.path import Path
 from iscsitrace.measure.spans import Commands
 from iscsitrace.measure.workload import Workload
 from iscsitrace.tables.nulls import numbers_of
-from iscsitrace.tables.table import Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Table
 
 
 @dataclass(frozen=True)

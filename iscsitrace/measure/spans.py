@@ -13,17 +13,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure.system_calls import is_at_once
 from iscsitrace.model.setting import OPERATIONS
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.table import Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Table
 
 TOGETHER: Final = 0.5
 """Share of the bytes moved at queue depth 2 or more that groups of one pattern need to have to be cycles."""

@@ -9,16 +9,13 @@ that merely overlap were not issued at once: programs that wait for their own an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure import by_subject
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.table import Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Table
 
 _AT_ONCE: Final = 0.1
 """Largest share of a group's time, from its first command to its last status, in which its initiator sends nothing

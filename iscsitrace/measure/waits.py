@@ -8,16 +8,13 @@ plots and traces read it from here.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure.distribution import percentiles
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.table import Source, Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Source, Table
 
 UNKNOWN: Final = -1
 _ENDS: Final = ("rst_to_target_ns", "rst_to_initiator_ns", "fin_to_target_ns", "fin_to_initiator_ns")

@@ -15,11 +15,8 @@ from iscsitrace.measure.distribution import counts, percentiles
 from iscsitrace.measure.waits import Waits
 from iscsitrace.tables.numbers import distinct
 from iscsitrace.tables.phases import LATENCY_PHASES
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Array, Table
 from iscsitrace.wording import amounts
-
-Array = NDArray[Any]
-
 
 MIN_TASKS: Final = 8
 """Least count of commands that show a pattern (I/O size, R2Ts, waits): fewer can be a start, or chance."""

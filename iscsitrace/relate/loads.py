@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure import waits
 from iscsitrace.measure.data_commands import is_data_command, is_operation
@@ -20,12 +19,10 @@ from iscsitrace.relate.outages import NEEDED_OF_VOLUMES, outages_of_volumes
 from iscsitrace.relate.volumes import Volume, Volumes, ends_of_sessions
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct, rows_of_each
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.table import Array, Source, Table
 from iscsitrace.wording import cells
 from iscsitrace.wording.command_status import of_columns
 from iscsitrace.wording.status_classes import INFO
-
-Array = NDArray[Any]
 
 HOUR_NS: Final = 3_600_000_000_000
 

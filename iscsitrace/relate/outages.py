@@ -24,7 +24,7 @@ from iscsitrace.relate.volumes import Volume, Volumes
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.table import Array, Source, Table
 
 OUTAGE_MIN_NS: Final = 1_000_000_000
 """The shortest outage (docs/method.md, section 4)."""
@@ -99,7 +99,6 @@ def _joined(outages: Iterable[Outage]) -> Iterator[Outage]:
         yield current
 
 
-Array = NDArray[Any]
 Intervals = tuple[Array, Array]
 """Starts and ends, disjoint and in order."""
 

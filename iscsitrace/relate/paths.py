@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from iscsitrace.measure.data_commands import is_data_command
 from iscsitrace.measure.intervals import intersection, merged
@@ -19,9 +19,7 @@ from iscsitrace.relate.outages import Availability, Intervals, joined
 from iscsitrace.relate.volumes import Member, Volume, Volumes
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import Partition, distinct, grouped, rows_of_each, sums_of
-from iscsitrace.tables.table import Source, Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Source, Table
 
 GRACE_NS: Final = 20_000_000_000
 """Time that an initiator has to notice that a path came back: multipath's longest interval between two checks."""

@@ -16,16 +16,13 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure.data_commands import is_operation, is_storage_command
 from iscsitrace.relate.portals import PORTS
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct, places_of
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.table import Array, Source, Table
 from iscsitrace.wording import cells
-
-Array = NDArray[Any]
 
 NO_STORAGE: Final = frozenset({0x03, 0x0C, 0x0D, 0x1E, 0x1F})
 """Peripheral device types that hold no data: processor, controller, enclosure, well known logical unit, unknown."""

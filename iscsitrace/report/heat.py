@@ -6,10 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.diagnosis.examination import Diagnosis
 from iscsitrace.measure import waits
@@ -18,11 +17,9 @@ from iscsitrace.measure.intervals import Span, covered_until
 from iscsitrace.relate import volumes
 from iscsitrace.relate.volumes import Volume
 from iscsitrace.show.document import HeatCell, HeatMap, HeatRow, Section, more_rows
-from iscsitrace.tables.table import Source
+from iscsitrace.tables.table import Array, Source
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import amounts, cells
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace import events
 from iscsitrace.errors import ExtraMissing
@@ -18,12 +17,10 @@ from iscsitrace.events.selection import ends_ns
 from iscsitrace.measure import waits
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import Partition, grouped, places_of
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Array, Table
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording import cells
 from iscsitrace.wording.command_status import of_columns
-
-Array = NDArray[Any]
 
 _PHASES: Final = ("request", "grant", "transfer", "service", "status_wait")
 """In the order in which they follow each other."""

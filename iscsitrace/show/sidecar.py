@@ -8,10 +8,9 @@ the same bytes.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.measure import budget as time_budget
@@ -20,7 +19,7 @@ from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import CATEGORIES
 from iscsitrace.tables.schema.computed import SIDECAR
-from iscsitrace.tables.table import NO_WORD, Table, null_value
+from iscsitrace.tables.table import NO_WORD, Array, Table, null_value
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.wording.rules import rules
 
@@ -57,8 +56,6 @@ def write(trace: TraceTables, stream: BinaryIO, capture_bytes: int) -> int:
     write_csv(rows, stream, separator="\t")
     return len(rows)
 
-
-Array = NDArray[Any]
 
 _CHUNK_FRAMES = 1 << 18
 """Frames whose time breakdown is in memory at a time."""

@@ -15,16 +15,13 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES, WORDS, Column
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Array, Table
 from iscsitrace.wording.quantities import SIZE, TIME, parse_quantity
 from iscsitrace.wording.sentences import some
-
-Array = NDArray[Any]
 
 _TOKEN: Final = re.compile(
     r"""\s*(?:(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')

@@ -36,14 +36,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.tables.numbers import Partition, grouped
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.table import Table, null_value
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Table, null_value
 
 _GZIP = b"\x1f\x8b"
 # names that differ from the words of ss; the others are the same

@@ -13,12 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from iscsitrace.tables.table import Source, Table
-
-Array = NDArray[Any]
-
+from iscsitrace.tables.table import Array, Source, Table
 
 _SPARE: Final = 1 << 16
 """Integers are small if there are no more of them than rows and so many."""

@@ -14,16 +14,13 @@ latency that would be negative.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy import ma
-from numpy.typing import NDArray
 
 from iscsitrace.tables.schema import DERIVED_CYCLE_COLUMNS, Column
-from iscsitrace.tables.table import Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Table
 
 _NULL = np.iinfo(np.int64).min
 

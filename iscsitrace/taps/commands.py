@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import first_rows, order_of
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.table import Array, Source, Table
 from iscsitrace.taps.envelope import Samples, joined
 
 _NUMBERS = 1 << 32
@@ -94,8 +93,6 @@ def _has_unseen(cycles: Table, rows: Array, session: Array, seen: Array, first: 
     after = np.minimum(np.searchsorted(seen, latest[np.maximum(before, 0)], side="right"), len(seen) - 1)
     return np.asarray(seen[after] - own != after - np.searchsorted(seen, own))
 
-
-Array = NDArray[Any]
 
 _SEEN_IN_MOST: Final = 8
 """A command that more connections have says nothing about which of them are the same."""

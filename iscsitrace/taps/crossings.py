@@ -14,17 +14,14 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.table import Table, null_value
+from iscsitrace.tables.table import Array, Table, null_value
 from iscsitrace.tables.trace import TraceTables
 from iscsitrace.taps.clock import Clock
 from iscsitrace.taps.commands import Matched
 from iscsitrace.taps.reading import TappedTables
-
-Array = NDArray[Any]
 
 NOT_SEEN: Final = null_value("int64")
 """The time of a packet at a tap that did not see it."""

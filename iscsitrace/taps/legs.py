@@ -16,21 +16,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.intervals import covered_until
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import Partition, first_rows, grouped, order_of
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.table import Array, Source, Table
 from iscsitrace.taps.clock import TOLERANCE_NS, Clock
 from iscsitrace.taps.commands import Matched
 from iscsitrace.taps.network import Network, Packets
-
-Array = NDArray[Any]
 
 _AGAIN = "has_retransmission"
 

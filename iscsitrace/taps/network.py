@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.tables import tap_join
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Array, Table
 from iscsitrace.tables.trace import Source, TraceTables
 from iscsitrace.taps.clock import Clock, fit
 from iscsitrace.taps.commands import ConnectionPair, Matched
 from iscsitrace.taps.envelope import Samples, joined
-
-Array = NDArray[Any]
 
 Captured = tuple[TraceTables, Sequence[Source]]
 """A tap: its trace, and its captures."""

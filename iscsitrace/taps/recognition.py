@@ -10,19 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import Partition
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.table import Array, Source, Table
 from iscsitrace.taps.clock import Clock, fit, synchronised
 from iscsitrace.taps.commands import ConnectionPair, Matched, complete, match, samples_of
 from iscsitrace.taps.envelope import Samples, drifts_together
-
-Array = NDArray[Any]
 
 RESOLUTION_NS: Final = 1_000
 """Stamps of one packet differ by less, in microseconds or nanoseconds; no two taps are as regular."""

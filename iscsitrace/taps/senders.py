@@ -12,20 +12,17 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure.budget import PARTS
 from iscsitrace.tables.nulls import known, numbers_of
 from iscsitrace.tables.numbers import Partition, grouped
-from iscsitrace.tables.table import Source, Table, null_value
+from iscsitrace.tables.table import Array, Source, Table, null_value
 from iscsitrace.taps.clock import Clock
 from iscsitrace.taps.commands import Matched
 from iscsitrace.taps.network import Network
-
-Array = NDArray[Any]
 
 _INSTANTS: Final = (
     *("time_ns", "time_first_ns", "time_last_ns", "original_ns", "black_out_first_ns", "black_out_last_ns"),

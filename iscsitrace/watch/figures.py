@@ -27,10 +27,8 @@ from iscsitrace.relate.outages import OUTAGE_MIN_NS
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import grouped, places_of, sums_of
 from iscsitrace.tables.passes import PassView
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Array, Table
 from iscsitrace.wording import amounts as wording
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True)

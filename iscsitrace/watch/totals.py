@@ -14,7 +14,6 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure import throughput, waits
 from iscsitrace.measure.data_commands import is_data_command
@@ -27,14 +26,13 @@ from iscsitrace.tables.coverage import Coverage
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.phases import LATENCY_PHASES
-from iscsitrace.tables.table import Table
+from iscsitrace.tables.table import Array, Table
 
 EXACT = 1 << 16
 """Values that are kept one by one."""
 CLASS_BITS = 10
 _CLASSES = 1 << CLASS_BITS
 
-Array = NDArray[Any]
 _NONE = np.zeros(0, dtype=np.int64)
 
 

@@ -430,25 +430,25 @@ def _side(host: str) -> str:
     return INITIATOR if host == INITIATOR else "target"
 
 
-def _require_side(fault: Fault) -> None:
+def _require_breaking_side(fault: Fault) -> None:
     rule, side = fault.kind.name, _side(fault.host)
     if side not in BREACHES[rule]:
         raise InputInvalid(f"{rule}: the {side} cannot break it; on={next(iter(BREACHES[rule]))} can")
 
 
-def _counted(placed: Placed) -> Settings:
+def _count_of_breach(placed: Placed) -> Settings:
     every = placed["every"]
     return {"nth": every or placed["nth"], "is_repeated": bool(every)}
 
 
-def _break(settings: Settings, placed: Placed) -> None:
+def _break_rule(settings: Settings, placed: Placed) -> None:
     rule, side = placed.fault.kind.name, _side(placed.fault.host)
     if rule == "L5":
         incident = {"kind": {"duplicate_login": {"every_ns": _PING_NS}}, "when": placed.when | {"at_ns": _PING_NS}}
         settings["client"].setdefault("incidents", []).append(incident)
         return
     if rule == "M7":
-        at_target(settings, placed, "reject", **_counted(placed))
+        at_target(settings, placed, "reject", **_count_of_breach(placed))
         return
     for portal in settings["portals"]:
         if rule == "M1":
@@ -456,18 +456,18 @@ def _break(settings: Settings, placed: Placed) -> None:
         if rule == "M6":
             portal["faults"] = [*portal.get("faults", ()), {"fault": "logout_requested", "nth": _LOGOUT_AT}]
     breaker = settings["client"] if side == INITIATOR else settings["portals"][placed.target]
-    breach = {"rule": rule, "fault": placed.number, **_counted(placed)}
+    breach = {"rule": rule, "fault": placed.number, **_count_of_breach(placed)}
     breaker["breaks"] = [*breaker.get("breaks", ()), breach]
 
 
-def _kind(rule: str, sides: Mapping[str, str]) -> FaultKind:
+def _kind_of_rule(rule: str, sides: Mapping[str, str]) -> FaultKind:
     alone = {INITIATOR: INITIATOR_ALONE, "target": TARGET}
     meaning = " ".join(f"{side.capitalize()}: {what}" for side, what in sides.items())
     on = "target" if "target" in sides else INITIATOR
     worlds = (*Ours.worlds, *(alone[side] for side in sides))
     count = {"nth": FaultDetail(COUNT, "1"), "every": FaultDetail(COUNT, "0")}
-    return FaultKind(rule, meaning, on, count, ours=Ours(_break, worlds, _require_side))
+    return FaultKind(rule, meaning, on, count, ours=Ours(_break_rule, worlds, _require_breaking_side))
 
 
-KINDS: Final = tuple(_kind(rule, sides) for rule, sides in BREACHES.items())
+RULE_KINDS: Final = tuple(_kind_of_rule(rule, sides) for rule, sides in BREACHES.items())
 """A kind of fault for each rule."""

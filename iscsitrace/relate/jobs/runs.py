@@ -14,7 +14,6 @@ from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure import path
 from iscsitrace.measure.busy import longest_pauses_ns
@@ -23,9 +22,8 @@ from iscsitrace.measure.intervals import furthest, union_lengths
 from iscsitrace.relate.mirrors.recognition import Mirror
 from iscsitrace.tables.nulls import numbers_of
 from iscsitrace.tables.numbers import first_rows, order_of
-from iscsitrace.tables.table import Source
+from iscsitrace.tables.table import Array, Source
 
-Array = NDArray[Any]
 _OF_THE_WORK: Final = 0.25
 """Share of the usual I/O size from which on a command is part of a run: smaller ones are metadata and remainders."""
 

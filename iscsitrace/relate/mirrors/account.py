@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure import budget as time_budget
 from iscsitrace.measure import path
@@ -25,9 +24,7 @@ from iscsitrace.relate.volumes import Volumes
 from iscsitrace.tables.nulls import numbers_of
 from iscsitrace.tables.numbers import grouped
 from iscsitrace.tables.schema import CATEGORIES
-from iscsitrace.tables.table import Source, Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Source, Table
 
 CAUSES: Final = CATEGORIES["mirror_cause"]
 _CAUSE_OF_PART: Final = {

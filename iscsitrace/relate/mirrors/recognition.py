@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.errors import InputInvalid
 from iscsitrace.relate.mirrors import sides
@@ -19,7 +18,7 @@ from iscsitrace.relate.mirrors.pairing import WRITES_MIN, Pairing, pair, possibl
 from iscsitrace.relate.mirrors.sides import MirrorSide, Requests
 from iscsitrace.relate.volumes import Volumes
 from iscsitrace.tables.numbers import distinct, order_of
-from iscsitrace.tables.table import Source, Table
+from iscsitrace.tables.table import Array, Source, Table
 
 PAIRED_MAX: Final = 16
 """Sides up to which each may be a copy of each other: so few pairs are compared as quickly."""
@@ -82,8 +81,6 @@ def _neighbors(order: Array, rows: Array) -> tuple[Array, Array]:
     is_there = (near >= 0) & (near < len(order))
     return rows[np.nonzero(is_there)[0]], order[near[is_there]]
 
-
-Array = NDArray[Any]
 
 SAME: Final = 0.9
 """Share of the writes, and of their bytes, that need to be on both sides: the capture may miss one in ten commands, or

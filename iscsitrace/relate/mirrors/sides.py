@@ -9,19 +9,16 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.measure import by_subject
 from iscsitrace.relate import volumes
 from iscsitrace.relate.volumes import Volume, Volumes
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import distinct, first_rows
-from iscsitrace.tables.table import Source, Table
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import Array, Source, Table
 
 BLOCK_BYTES: Final = 512
 """Size of a logical block where no request shows it."""

@@ -11,14 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from iscsitrace.relate.mirrors.recognition import Mirror
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES, DERIVED_TABLES
-from iscsitrace.tables.table import NO_WORD, Source, Table, null_value
-
-Array = NDArray[Any]
+from iscsitrace.tables.table import NO_WORD, Array, Source, Table, null_value
 
 NO_END: Final = np.iinfo(np.int64).min
 
