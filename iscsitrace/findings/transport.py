@@ -385,21 +385,20 @@ def _send_buffer(case: Case) -> Observation:
     row = _row(subject, behind_its_buffer)
     return Observation(
         f"The {_sender(row)}'s send buffer was full: its bytes in flight stopped at "
-        f"{wording.about(row['owin_max_bytes'])} or less, without losses and below the receive window."
-        + _capacity(subject, row),
+        f"{wording.about(row['owin_max_bytes'])} or less, below the receive window." + _capacity(subject, row),
         subject.evidence(subject.stretches("send_buffer")),
     )
 
 
 SEND_BUFFER_SMALL: Final = Problem(
     name="send_buffer_small",
-    meaning="The sender has data, and both windows have room, but the bytes in flight stop at a flat level, or far "
-    "below an earlier one: the send buffer of its socket is full. A congestion window would have grown, and never "
-    "falls without a loss (BBR's looks the same).",
+    meaning="The sender has data, and both windows have room, but its bytes in flight do not grow, or it goes on only "
+    "after several ACKs: the send buffer of its socket is full. A congestion window grows, and lets data out with "
+    "each ACK (BBR's need not grow).",
     condition=f"Send buffer takes {WORTH}.",
     evidence="The first packets after the three longest waits. The share is the time waited.",
-    example="The target's send buffer was full: its bytes in flight stopped at 128 KiB or less, without losses and "
-    "below the receive window. The bandwidth-delay product is 299 KiB (38.3 MB/s x 8.0 ms).",
+    example="The target's send buffer was full: its bytes in flight stopped at 128 KiB or less, below the receive "
+    "window. The bandwidth-delay product is 299 KiB (38.3 MB/s x 8.0 ms).",
     # what fits into 128 KiB, or 6 MiB
     shown_by=f"read --block-size 1M --bytes 32M --queue-depth 4 --set send-buffer=128K {WAN}",
     near_miss=f"read --block-size 1M --bytes 32M --queue-depth 4 {WAN}",

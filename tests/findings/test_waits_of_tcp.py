@@ -182,7 +182,7 @@ def test_a_full_send_buffer() -> None:
     found = story.found("send_buffer_small")
     assert found
     assert found.text == (
-        "The target's send buffer was full: its bytes in flight stopped at 64 KiB or less, without losses and below "
+        "The target's send buffer was full: its bytes in flight stopped at 64 KiB or less, below "
         "the receive window. The bandwidth-delay product is 625 KiB (40.0 MB/s x 16.0 ms)."
     )
     assert names(held("send_buffer", 0.04).add("senders", **SENDER)) == set()

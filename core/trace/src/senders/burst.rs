@@ -13,6 +13,11 @@ const FAR_NS: i64 = 5_000_000;
 /// Weight of a sample in the usual spacing: one part in this many. So many spacings are a pause.
 const SPACING_SMOOTHING: i64 = 16;
 const SPACINGS: i64 = 3;
+/// An ACK that made room is answered within this part of the pause: a sender that goes on by itself answers one in so many by
+/// chance.
+const PROMPT_PARTS: i64 = 8;
+/// A congestion window may wait for room for a super-segment, which hosts send in this time.
+const SKIPPED_MIN_NS: i64 = 1_000_000;
 /// Delays between tap and sender can vary by this part of their minimum.
 const LONG_PARTS: i64 = 4;
 
@@ -70,10 +75,15 @@ impl Burst {
             }
             return None;
         }
+        let now = SenderNs::of_packet(seen.time_ns);
+        let (first_ns, last_ns) = (now.since(self.first_answer), now.since(self.last_answer));
+        let is_far = delays.least_ns >= FAR_NS;
         Some(Between {
-            answer_ns: SenderNs::of_packet(seen.time_ns).since(self.first_answer).max(0),
+            answer_ns: first_ns.max(0),
+            pause_ns: since_ns,
+            has_skipped: is_far && first_ns - last_ns >= SKIPPED_MIN_NS.max(since_ns / PROMPT_PARTS),
+            is_prompt: last_ns <= since_ns / PROMPT_PARTS,
             is_long_pause: since_ns >= delays.to_sender_ns / LONG_PARTS,
-            is_far: delays.least_ns >= FAR_NS,
             is_pause: since_ns >= SPACINGS * self.spacing_ns,
             is_new: seen.class == SegmentClass::New,
             ..std::mem::take(&mut self.between)

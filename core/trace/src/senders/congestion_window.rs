@@ -89,16 +89,12 @@ impl CongestionWindow {
             && !self.is_window_full()
             && stop.flight.pipe > 0;
         self.steadiness.stop(stop.flight.pipe, stop.state.is_in_recovery);
-        let is_ended_by_ack = between.has_ack && between.is_pause && between.answer_ns <= 2 * patience_ns;
-        if is_ended_by_ack && between.is_far && stop.is_within_pdu && !stop.is_window_limited && !self.is_window_full()
-        {
-            self.steadiness.hold_behind(stop.is_cut(segment));
+        let is_open = !stop.is_window_limited && !self.is_window_full();
+        let is_ended_by_ack = between.has_ack && between.is_pause;
+        if stop.has_more() && is_open && is_ended_by_ack && !stop.state.is_in_recovery {
+            self.steadiness.wait(&stop, &between, segment);
         }
         let is_held = may_be_held && between.answer_ns <= patience_ns;
-        let is_in_burst = stop.left_of_burst > 0 && !stop.is_within_pdu && !stop.state.is_in_recovery;
-        if may_be_held && is_in_burst && between.answer_ns <= 2 * patience_ns {
-            self.steadiness.hold_in_burst(stop.flight.pipe);
-        }
         if !is_held || self.buffer.holds(stop.flight.pipe, segment) {
             return None;
         }
@@ -107,9 +103,6 @@ impl CongestionWindow {
             return self.estimate;
         }
         self.steadiness.hold(stop.flight.pipe);
-        if stop.is_within_pdu && between.is_far {
-            self.steadiness.hold_in_pdu(stop.flight.pipe);
-        }
         self.buffer.note(&stop, self.peaks[0], segment);
         self.peaks[0] = self.peaks[0].max(stop.flight.pipe);
         let estimate = self.peaks[0].max(self.peaks[1]);
@@ -140,10 +133,9 @@ impl CongestionWindow {
         self.steadiness.is_steady()
     }
 
-    /// Whether the sender stops between the PDUs of bursts although it has room in the congestion window, if there was no
-    /// recovery so far: its send buffer is full.
-    pub fn has_room(&self) -> bool {
-        self.steadiness.has_fallen()
+    /// Whether the sender waits for room in its send buffer.
+    pub fn has_full_buffer(&self) -> bool {
+        self.steadiness.has_full_buffer()
     }
 
     /// Whether the receiver's window was full in this round or the one before.
@@ -220,8 +212,10 @@ mod tests {
         answer_ns: 0,
         calm_ns: 1000,
         is_pause: true,
+        pause_ns: 1000,
+        has_skipped: false,
+        is_prompt: true,
         is_long_pause: true,
-        is_far: true,
         is_new: true,
     };
 

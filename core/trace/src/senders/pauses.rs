@@ -74,7 +74,7 @@ impl Pauses {
         let stop = self.burst.stop;
         self.confirm(&stop, &between, now);
         let estimate = self.cwnd.judge(stop, between, patience_ns, now.segment);
-        if self.cwnd.has_room() && now.recovery == 0 && !delays.is_reordered {
+        if self.cwnd.has_full_buffer() && !delays.is_reordered {
             self.buffer.find_at_all();
         } else {
             self.buffer.set(self.cwnd.is_at_ceiling(), self.place(seen.time_ns));

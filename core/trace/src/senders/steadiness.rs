@@ -2,7 +2,12 @@
 //!
 //! That never falls without a loss and without a pause, and falls with each loss: to a half (RFC 5681), or to 0.7 (RFC 9438).
 //! A sender that paces itself (BBR), or is held by its buffer or its host, stops anywhere, and goes on after a loss as before.
+//!
+//! A program that waits for room in a full send buffer is woken when a third of it is free (Linux): so the sender goes on with a
+//! later ACK than the first, where a window goes on with each. Or the socket takes what it has room for, to the byte: the last
+//! segment within a PDU is short.
 
+use super::stop::{Between, Stop};
 use serde::{Deserialize, Serialize};
 
 /// A stop below this part of an earlier flight is none of a congestion window.
@@ -15,10 +20,10 @@ const ROUNDS: u32 = 2;
 const KEPT_PARTS: (i64, i64) = (9, 10);
 /// So many observations that fit a congestion window come for each that does not.
 const STEADY_MIN: u32 = 3;
-/// For one stop far below an earlier flight there are so many within PDUs that are not.
-const FALLEN_PARTS: u32 = 2;
-/// Fewer stops far below an earlier flight are too few to be sure.
-const FALLEN_MIN: u32 = 8;
+/// A stop within this part of the most in flight is at its level.
+const LEVEL_PARTS: i64 = 4;
+/// Fewer waits for room are too few to be sure.
+const WAITS_MIN: u32 = 12;
 
 /// How many stops came far below what was in flight before, and how many did not.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
@@ -32,11 +37,6 @@ impl Stops {
         let count = if pipe * FALL_PARTS < most { &mut self.fallen } else { &mut self.steady };
         *count += 1;
     }
-
-    /// Whether enough are far below, and more than one for so many that are not.
-    fn have_fallen(self, parts: u32) -> bool {
-        self.fallen >= FALLEN_MIN && self.fallen * parts > self.steady
-    }
 }
 
 /// What was in flight at the stops of one sender.
@@ -46,13 +46,10 @@ pub struct Steadiness {
     most: i64,
     /// The stops that a window can have caused.
     stops: Stops,
-    /// Those between the PDUs of bursts, however late an ACK was answered.
-    in_burst: Stops,
-    /// Those within PDUs, on a path so long that no ACK ends a stop by chance.
-    in_pdu: Stops,
-    /// Of those the ones behind a short segment, and behind a full one.
-    cut: u32,
-    whole: u32,
+    /// The time of the stops with more to send that ACKs ended; that of those for room in the send buffer, and their number.
+    paused_ns: i64,
+    room_ns: i64,
+    room_count: u32,
     /// The most in flight before the last loss, until it is known what that changed; the most since its recovery, and the
     /// rounds since then.
     before_loss: Option<i64>,
@@ -82,19 +79,15 @@ impl Steadiness {
         self.stops.add(pipe, self.most);
     }
 
-    /// A stop within a PDU, which an ACK from afar ended.
-    pub fn hold_in_pdu(&mut self, pipe: i64) {
-        self.in_pdu.add(pipe, self.most);
-    }
-
-    /// A stop between the PDUs of a burst, which ACKs ended.
-    pub fn hold_in_burst(&mut self, pipe: i64) {
-        self.in_burst.add(pipe, self.most);
-    }
-
-    /// A stop within a PDU, which an ACK from afar ended, behind a short segment or a full one.
-    pub fn hold_behind(&mut self, is_cut: bool) {
-        *(if is_cut { &mut self.cut } else { &mut self.whole }) += 1;
+    /// A stop with more to send and an open window, outside of a recovery, which ACKs ended.
+    pub fn wait(&mut self, stop: &Stop, between: &Between, segment: i64) {
+        self.paused_ns = self.paused_ns.saturating_add(between.pause_ns);
+        // a host that pauses skips ACKs, too: what it goes on with, or the level at which it stopped, shows the buffer
+        let is_at_level = stop.flight.pipe >= self.most - self.most / LEVEL_PARTS;
+        if between.has_skipped && (between.is_prompt || is_at_level) || stop.is_cut(segment) {
+            self.room_count += 1;
+            self.room_ns = self.room_ns.saturating_add(between.pause_ns);
+        }
     }
 
     /// A round ended.
@@ -125,11 +118,9 @@ impl Steadiness {
         self.most = 0;
     }
 
-    /// Whether most stops between the PDUs of bursts, or a third of those within PDUs, are far below an earlier flight, or most
-    /// of those behind a short segment: something else than the congestion window causes them.
-    pub fn has_fallen(&self) -> bool {
-        let are_cut = self.cut >= FALLEN_MIN && self.cut > self.whole;
-        self.in_burst.have_fallen(1) || self.in_pdu.have_fallen(FALLEN_PARTS) || are_cut
+    /// Whether the sender mostly waited for room in its send buffer.
+    pub fn has_full_buffer(&self) -> bool {
+        self.room_count >= WAITS_MIN && self.room_ns > self.paused_ns - self.room_ns
     }
 
     /// Whether the stops can be those of a congestion window.
@@ -141,6 +132,7 @@ impl Steadiness {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::senders::ack_clock::InFlight;
 
     const SEGMENT: i64 = 1000;
 
@@ -178,35 +170,28 @@ mod tests {
     }
 
     #[test]
-    fn a_window_with_room_is_no_congestion_window_where_most_stops_are_far_below_a_flight() {
-        for (low, high, has_fallen) in [(8, 7, true), (8, 8, false), (7, 0, false)] {
+    fn a_sender_that_skips_acks_or_cuts_segments_for_most_of_the_time_waits_for_room_in_its_buffer() {
+        let found = |waits: u32, others: u32, wait: (Stop, Between)| {
             let mut found = Steadiness::default();
-            found.stop(100, false);
-            (0..low).for_each(|_| found.hold_in_burst(49));
-            (0..high).for_each(|_| found.hold_in_burst(50));
-            assert_eq!(found.has_fallen(), has_fallen);
-        }
-    }
-
-    #[test]
-    fn a_third_of_the_stops_within_pdus_far_below_a_flight_is_none_of_a_congestion_window() {
-        for (low, high, has_fallen) in [(8, 15, true), (8, 16, false), (7, 0, false)] {
-            let mut found = Steadiness::default();
-            found.stop(100, false);
-            (0..low).for_each(|_| found.hold_in_pdu(49));
-            (0..high).for_each(|_| found.hold_in_pdu(50));
-            assert_eq!(found.has_fallen(), has_fallen, "{low} of {}", low + high);
-        }
-    }
-
-    #[test]
-    fn a_sender_that_mostly_stops_behind_short_segments_within_pdus_has_no_more_in_its_buffer() {
-        for (cut, whole, has_fallen) in [(8, 7, true), (8, 8, false), (7, 0, false)] {
-            let mut found = Steadiness::default();
-            (0..cut).for_each(|_| found.hold_behind(true));
-            (0..whole).for_each(|_| found.hold_behind(false));
-            assert_eq!(found.has_fallen(), has_fallen, "{cut} of {}", cut + whole);
-        }
+            found.stop(100 * SEGMENT, false);
+            let other = (Stop::default(), Between { pause_ns: 10, is_prompt: true, ..Between::default() });
+            let all = (0..waits).map(|_| wait).chain((0..others).map(|_| other));
+            all.for_each(|(stop, between)| found.wait(&stop, &between, SEGMENT));
+            found.has_full_buffer()
+        };
+        let skips = |segments: i64, is_prompt: bool| {
+            let pipe = segments * SEGMENT;
+            let stop = Stop { flight: InFlight { pipe, ..InFlight::default() }, ..Stop::default() };
+            (stop, Between { pause_ns: 10, has_skipped: true, is_prompt, ..Between::default() })
+        };
+        assert!(found(12, 11, skips(20, true)));
+        assert!(!found(12, 12, skips(20, true)));
+        assert!(!found(11, 0, skips(20, true)));
+        // far from the sender the level shows it
+        assert!(found(12, 11, skips(75, false)));
+        assert!(!found(12, 11, skips(74, false)), "a host that pauses");
+        let cut = Stop { length: 500, is_within_pdu: true, ..Stop::default() };
+        assert!(found(12, 11, (cut, Between { pause_ns: 10, ..Between::default() })));
     }
 
     #[test]

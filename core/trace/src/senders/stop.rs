@@ -65,14 +65,18 @@ pub struct Between {
     pub has_request: bool,
     /// Time from the first ACK to the answer.
     pub answer_ns: i64,
+    /// How long the sender had paused.
+    pub pause_ns: i64,
+    /// Whether the first ACK came long before the last one: it was no reason to go on. Not where hosts take as long as the path.
+    pub has_skipped: bool,
+    /// Whether the last one was.
+    pub is_prompt: bool,
     /// Time from the last ACK before the stop to the first after it.
     pub calm_ns: i64,
     /// Whether the next packet came later than the line explains.
     pub is_pause: bool,
     /// Whether the pause is long compared with the variation of the delay between tap and sender.
     pub is_long_pause: bool,
-    /// Whether the path takes so much longer than a host that the ACK is no chance.
-    pub is_far: bool,
     /// Whether the next packet carries new data: a retransmission may have become due only now.
     pub is_new: bool,
 }
