@@ -32,7 +32,9 @@ const LONGER_PARTS: i64 = 8;
 const WINDOW_SAMPLES_MIN: u32 = 4;
 /// One packet in a window is no mean,
 const LATE_COUNT_MIN: u32 = 2;
-/// and clocks of milliseconds, and virtual hosts, make packets seem late by less than this time.
+/// and fewer in all windows do not tell whether the delay varies all the time;
+const LATE_USUAL_MIN: u32 = 16;
+/// clocks of milliseconds, and virtual hosts, make packets seem late by less than this time.
 const LATE_MIN_NS: i64 = 4_000_000;
 /// A line has one rate: in so many windows,
 const WINDOWS_MIN: usize = 4;
@@ -156,9 +158,13 @@ impl Load {
         // of both directions the least
         found.dedup_by_key(|window| window.time_ns);
         let measured_count = found.len();
-        for late in self.late.iter().filter(|late| late.is_longer(path_ns)) {
+        // a path whose delay varies: a few packets of a window tell less of the mean than all do
+        let all = Late::of_all(&self.late);
+        let usual_ns = all.longer_ns(path_ns).filter(|_| all.count >= LATE_USUAL_MIN);
+        for late in &self.late {
+            let Some(longer_ns) = late.longer_ns(path_ns).max(usual_ns) else { continue };
             // one way: the other one varies as much, and a wait is one of each
-            let (time_ns, by_ns) = (late.time_ns, late.mean_ns().saturating_mul(2));
+            let (time_ns, by_ns) = (late.time_ns, longer_ns.saturating_mul(2));
             match found[..measured_count].binary_search_by_key(&time_ns, |window| window.time_ns) {
                 Ok(place) => found[place].unloaded_ns = by_ns,
                 Err(_) if self.is_measured(time_ns) => {}
@@ -296,8 +302,17 @@ impl Late {
         self.sum_ns / i64::from(self.count.max(1))
     }
 
-    fn is_longer(&self, path_ns: i64) -> bool {
-        self.count >= LATE_COUNT_MIN && is_longer(self.mean_ns(), LATE_MIN_NS, path_ns)
+    fn of_all(windows: &[Self]) -> Self {
+        windows.iter().fold(Self::default(), |all, window| Self {
+            count: all.count.saturating_add(window.count),
+            sum_ns: all.sum_ns.saturating_add(window.sum_ns),
+            ..all
+        })
+    }
+
+    /// The mean, where it is longer than a host takes.
+    fn longer_ns(&self, path_ns: i64) -> Option<i64> {
+        Some(self.mean_ns()).filter(|&mean_ns| self.count >= LATE_COUNT_MIN && is_longer(mean_ns, LATE_MIN_NS, path_ns))
     }
 }
 

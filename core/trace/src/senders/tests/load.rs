@@ -95,6 +95,20 @@ fn late_packets_show_a_longer_path_where_no_answer_measures_it() {
 }
 
 #[test]
+fn where_the_delay_varies_all_the_time_the_mean_of_all_packets_holds_in_windows_with_a_lower_one() {
+    // two packets in each window: late by 2 ms in every other one, else by 10 ms
+    let excess_of = |window_count: i64| {
+        let mut load = Load::new(false);
+        for packet in 0..2 * window_count {
+            load.arrive_late(packet * 125 * MS, if packet / 2 % 2 == 0 { 2 * MS } else { 10 * MS });
+        }
+        load.excess(Some(20 * MS)).iter().map(|window| window.by_ns / MS).collect::<Vec<_>>()
+    };
+    assert_eq!(excess_of(8), [12, 20, 12, 20, 12, 20, 12, 20]);
+    assert_eq!(excess_of(6), [20, 20, 20], "too few to know the mean");
+}
+
+#[test]
 fn a_sender_that_stops_between_has_no_standing_queue() {
     let mut talk = Conversation::begin();
     // bursts of 20 segments that wait for each other on the line, one every 200 ms
