@@ -75,7 +75,7 @@ impl Pauses {
         self.confirm(&stop, &between, now);
         let estimate = self.cwnd.judge(stop, between, patience_ns, now.segment);
         if self.cwnd.has_full_buffer() && !delays.is_reordered {
-            self.buffer.find_at_all();
+            self.buffer.find_since_loss();
         } else {
             self.buffer.set(self.cwnd.is_at_ceiling(), self.place(seen.time_ns));
         }
@@ -153,8 +153,15 @@ impl Pauses {
     /// A loss.
     pub fn lose(&mut self, is_timeout: bool) {
         self.end_epoch();
+        self.buffer.lose(self.place(self.burst.last_ns().unwrap_or(i64::MIN)));
         self.cwnd.lose();
         self.reductions.lose(is_timeout);
+    }
+
+    /// There was no loss: the sender undoes what it had reduced.
+    pub fn undo(&mut self) {
+        self.cwnd.undo();
+        self.buffer.undo();
     }
 
     /// Later stops say nothing of the estimates so far.

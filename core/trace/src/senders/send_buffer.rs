@@ -26,6 +26,8 @@ pub struct SendBuffer {
     /// The start of the current round, and of the round in which the current level began.
     round: Place,
     level: Place,
+    /// The last loss, or the beginning.
+    lost: Option<Place>,
 }
 
 impl SendBuffer {
@@ -51,11 +53,24 @@ impl SendBuffer {
         self.spans.push(Span { from: self.level, until: None });
     }
 
-    /// The stops so far were those of the full buffer.
-    pub fn find_at_all(&mut self) {
+    /// The stops since the last loss were those of the full buffer.
+    pub fn find_since_loss(&mut self) {
         if !self.is_full() {
-            self.spans = vec![Span { from: Place { time_ns: i64::MIN, row: 0 }, until: None }];
+            let from = self.lost.unwrap_or(Place { time_ns: i64::MIN, row: 0 });
+            self.spans.retain(|span| (span.from.row, span.from.time_ns) < (from.row, from.time_ns));
+            self.spans.push(Span { from, until: None });
         }
+    }
+
+    /// A loss: from now on another window may hold the sender.
+    pub fn lose(&mut self, place: Place) {
+        self.set(false, place);
+        self.lost = Some(place);
+    }
+
+    /// There was no loss.
+    pub fn undo(&mut self) {
+        self.lost = None;
     }
 
     /// Whether the buffer is full at present.
@@ -103,5 +118,23 @@ mod tests {
         assert_eq!(buffer.spans().len(), 1);
         buffer.forget(i64::MAX);
         assert!(buffer.is_full());
+    }
+
+    #[test]
+    fn after_a_loss_the_buffer_was_full_since_then() {
+        let mut buffer = SendBuffer::default();
+        buffer.set(true, at(20));
+        buffer.set(false, at(30));
+        buffer.find_since_loss();
+        let begin = Place { time_ns: i64::MIN, row: 0 };
+        buffer.lose(at(50));
+        buffer.set(true, at(60));
+        buffer.set(false, at(70));
+        buffer.find_since_loss();
+        assert_eq!(buffer.spans(), [Span { from: begin, until: Some(at(50)) }, Span { from: at(50), until: None }]);
+        buffer.set(false, at(80));
+        buffer.undo();
+        buffer.find_since_loss();
+        assert_eq!(buffer.spans(), [Span { from: begin, until: None }]);
     }
 }

@@ -39,6 +39,22 @@ impl Stops {
     }
 }
 
+/// The time of stops, that of those for room in the send buffer, and their number.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+struct Waits {
+    paused_ns: i64,
+    room_ns: i64,
+    room_count: u32,
+}
+
+impl Waits {
+    fn add(&mut self, more: Self) {
+        self.paused_ns = self.paused_ns.saturating_add(more.paused_ns);
+        self.room_ns = self.room_ns.saturating_add(more.room_ns);
+        self.room_count = self.room_count.saturating_add(more.room_count);
+    }
+}
+
 /// What was in flight at the stops of one sender.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Steadiness {
@@ -46,10 +62,9 @@ pub struct Steadiness {
     most: i64,
     /// The stops that a window can have caused.
     stops: Stops,
-    /// The time of the stops with more to send that ACKs ended; that of those for room in the send buffer, and their number.
-    paused_ns: i64,
-    room_ns: i64,
-    room_count: u32,
+    /// The stops with more to send that ACKs ended, since the last loss and before.
+    waits: Waits,
+    before_waits: Waits,
     /// The most in flight before the last loss, until it is known what that changed; the most since its recovery, and the
     /// rounds since then.
     before_loss: Option<i64>,
@@ -81,13 +96,12 @@ impl Steadiness {
 
     /// A stop with more to send and an open window, outside of a recovery, which ACKs ended.
     pub fn wait(&mut self, stop: &Stop, between: &Between, segment: i64) {
-        self.paused_ns = self.paused_ns.saturating_add(between.pause_ns);
         // a host that pauses skips ACKs, too: what it goes on with, or the level at which it stopped, shows the buffer
         let is_at_level = stop.flight.pipe >= self.most - self.most / LEVEL_PARTS;
-        if between.has_skipped && (between.is_prompt || is_at_level) || stop.is_cut(segment) {
-            self.room_count += 1;
-            self.room_ns = self.room_ns.saturating_add(between.pause_ns);
-        }
+        let is_for_room = between.has_skipped && (between.is_prompt || is_at_level) || stop.is_cut(segment);
+        let paused_ns = between.pause_ns;
+        let room_ns = if is_for_room { paused_ns } else { 0 };
+        self.waits.add(Waits { paused_ns, room_ns, room_count: u32::from(is_for_room) });
     }
 
     /// A round ended.
@@ -106,11 +120,13 @@ impl Steadiness {
     /// A loss: the window is reduced.
     pub fn lose(&mut self) {
         (self.before_loss, self.after_loss, self.rounds) = (Some(self.most), 0, 0);
+        self.before_waits.add(std::mem::take(&mut self.waits));
     }
 
     /// There was no loss: the sender may undo what it had reduced.
     pub fn undo(&mut self) {
         self.before_loss = None;
+        self.waits.add(std::mem::take(&mut self.before_waits));
     }
 
     /// The window may have been reduced.
@@ -118,9 +134,10 @@ impl Steadiness {
         self.most = 0;
     }
 
-    /// Whether the sender mostly waited for room in its send buffer.
+    /// Whether the sender mostly waited for room in its send buffer since the last loss.
     pub fn has_full_buffer(&self) -> bool {
-        self.room_count >= WAITS_MIN && self.room_ns > self.paused_ns - self.room_ns
+        let Waits { paused_ns, room_ns, room_count } = self.waits;
+        room_count >= WAITS_MIN && room_ns > paused_ns - room_ns
     }
 
     /// Whether the stops can be those of a congestion window.
@@ -190,6 +207,14 @@ mod tests {
         // far from the sender the level shows it
         assert!(found(12, 11, skips(75, false)));
         assert!(!found(12, 11, skips(74, false)), "a host that pauses");
+        // another window may hold the sender after a loss, if it was one
+        let (stop, between) = skips(20, true);
+        let mut lost = Steadiness::default();
+        (0..12).for_each(|_| lost.wait(&stop, &between, SEGMENT));
+        lost.lose();
+        assert!(!lost.has_full_buffer());
+        lost.undo();
+        assert!(lost.has_full_buffer());
         let cut = Stop { length: 500, is_within_pdu: true, ..Stop::default() };
         assert!(found(12, 11, (cut, Between { pause_ns: 10, ..Between::default() })));
     }

@@ -114,7 +114,7 @@ impl Sender {
     #[cold]
     fn undo(&mut self) {
         if self.recovery.cause().is_none() && !self.remembered.has_reduced() {
-            self.pauses.cwnd.undo();
+            self.pauses.undo();
         }
     }
 
