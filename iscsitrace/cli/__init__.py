@@ -296,7 +296,7 @@ def main(debug: bool) -> None:
     each group of those that do not belong together.
 
     \b
-    Times take ns, us, ms, s (default: s); sizes take K, M, G (1024) and KB, MB, GB (1000); rates take Kbit, Mbit, Gbit.
+    Times take ns, us, ms, s; sizes take K, M, G (1024) and KB, MB, GB (1000); rates take Kbit, Mbit, Gbit.
     Exit codes: 0 done, 1 data loss or a finding to fail on, 2 usage error, unreadable input, or not possible, 3 a bug,
     4 no iSCSI in the capture, 130 interrupted.
     """  # noqa: D301 -- click reads the \b

@@ -116,7 +116,7 @@ class When(Quantity):
         if isinstance(value, Moment):
             return value
         text = value.strip()
-        relative = None if _is_date(text) else parse_quantity(text, TIMES)
+        relative = None if _is_date(text) else parse_quantity(text, TIMES | {"": TIMES["s"]})
         if relative is not None:
             return Moment(relative, is_relative=True)
         try:

@@ -13,7 +13,7 @@ from functools import partial
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, Final
 
-TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "": 1_000_000_000}
+TIMES = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 SIZES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 PACES = {"KB": 10**3, "MB": 10**6, "GB": 10**9}
 RATES = {"bit": 1, "Kbit": 10**3, "Mbit": 10**6, "Gbit": 10**9}
@@ -85,9 +85,7 @@ class Quantity:
     """The number; None when the text is not this kind of quantity."""
 
 
-TIME: Final = Quantity(
-    "TIME", 'a time like "8ms" (ns, us, ms, s; without a unit: s)', partial(parse_quantity, units=TIMES)
-)
+TIME: Final = Quantity("TIME", 'a time like "8ms" (ns, us, ms, s)', partial(parse_quantity, units=TIMES))
 SIZE: Final = Quantity(
     "SIZE",
     'a size like "128K" (K, M, G are powers of 1024; KB, MB, GB of 1000)',

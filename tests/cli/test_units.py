@@ -22,9 +22,6 @@ from iscsitrace.wording import cells
         ("12.5s", 12_500_000_000),
         ("0.000000001s", 1),
         (" 5 ms ", 5 * 10**6),
-        # seconds, as an option of tshark or editcap
-        ("4.6", 4_600_000_000),
-        ("10", 10**10),
     ],
 )
 def test_durations(text: str, time_ns: int) -> None:
@@ -48,7 +45,7 @@ def test_sizes(text: str, size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["ms", "10 m", "-1ms", "1e3ms", "0.1ns", "\N{ARABIC-INDIC DIGIT ONE}ms", "", "9" * 30 + "s"]
+    "text", ["10", "ms", "10 m", "-1ms", "1e3ms", "0.1ns", "\N{ARABIC-INDIC DIGIT ONE}ms", "", "9" * 30 + "s"]
 )
 def test_no_duration(text: str) -> None:
     with pytest.raises(click.BadParameter, match=r"is not a time like \"8ms\""):

@@ -157,7 +157,7 @@ def test_severities_have_an_order() -> None:
         ),
         ("status wait > 1ms && I/O size == 4K", "did you mean bytes and status_wait?"),
         ("operation == xyzzy", ", write_filemarks and "),
-        ("latency > 10m", "latency_ns: '10m' is not a time like \"8ms\" (ns, us, ms, s; without a unit: s)"),
+        ("latency > 10", "latency_ns: '10' is not a time like \"8ms\" (ns, us, ms, s)"),
         ("bytes > 5ms", "bytes: '5ms' is not a size like"),
         ("lun == 1.5", "lun: '1.5' is not a whole number"),
         ("operation == raed", "operation has no value raed; did you mean read?"),

@@ -17,7 +17,7 @@ from iscsitrace.wording.quantities import RATE, SHARE, SIZE, TIME, Quantity, par
         (TIME, " 2 s ", 2_000_000_000),
         (TIME, "0s", 0),
         (TIME, "0.1ns", None),
-        (TIME, "8", 8_000_000_000),
+        (TIME, "8", None),
         (TIME, "-1ms", None),
         (TIME, "8MS", None),
         (SIZE, "64K", 65_536),

@@ -18,7 +18,7 @@ def _plain_or(kind: quantities.Quantity, unit: str) -> Callable[[str], int | Non
 
 
 _MINUTE_NS = 60 * TIMES["s"]
-_AGES = TIMES | {"min": _MINUTE_NS, "h": 60 * _MINUTE_NS, "d": 1440 * _MINUTE_NS}
+_AGES = TIMES | {"": TIMES["s"], "min": _MINUTE_NS, "h": 60 * _MINUTE_NS, "d": 1440 * _MINUTE_NS}
 _ROOMS = SIZES | {"": SIZES["KB"], "T": 1 << 40, "TB": 10**12}
 
 
@@ -29,7 +29,7 @@ def _in(units: dict[str, int]) -> Callable[[str], int | None]:
 _CRITERIA: dict[str, tuple[str, Callable[[str], int | None], str]] = {
     "duration": (
         "duration_ns",
-        TIME.parse,
+        _plain_or(TIME, "s"),
         'seconds, or a time like "5ms"',
     ),
     "filesize": ("bytes", _plain_or(SIZE, "KB"), 'kB (1000), or a size like "100M"'),
