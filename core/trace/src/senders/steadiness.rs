@@ -98,7 +98,10 @@ impl Steadiness {
     pub fn wait(&mut self, stop: &Stop, between: &Between, segment: i64) {
         // a host that pauses skips ACKs, too: what it goes on with, or the level at which it stopped, shows the buffer
         let is_at_level = stop.flight.pipe >= self.most - self.most / LEVEL_PARTS;
-        let is_for_room = between.has_skipped && (between.is_prompt || is_at_level) || stop.is_cut(segment);
+        // less than that may wait for Nagle's algorithm
+        let is_much = stop.left.is_none_or(|left| left == 0 || left >= 2 * segment);
+        let has_skipped = is_much && between.has_skipped && (between.is_prompt || is_at_level);
+        let is_for_room = has_skipped || stop.is_cut(segment);
         let paused_ns = between.pause_ns;
         let room_ns = if is_for_room { paused_ns } else { 0 };
         self.waits.add(Waits { paused_ns, room_ns, room_count: u32::from(is_for_room) });
@@ -207,6 +210,10 @@ mod tests {
         // far from the sender the level shows it
         assert!(found(12, 11, skips(75, false)));
         assert!(!found(12, 11, skips(74, false)), "a host that pauses");
+        for (left, is_full) in [(2 * SEGMENT - 1, false), (2 * SEGMENT, true)] {
+            let (stop, between) = skips(20, true);
+            assert_eq!(found(12, 11, (Stop { left: Some(left), ..stop }, between)), is_full, "Nagle's algorithm");
+        }
         // another window may hold the sender after a loss, if it was one
         let (stop, between) = skips(20, true);
         let mut lost = Steadiness::default();
