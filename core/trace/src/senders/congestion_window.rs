@@ -81,20 +81,17 @@ impl CongestionWindow {
         if between.has_ack && between.answer_ns <= patience_ns {
             self.answer_ns += (between.answer_ns - self.answer_ns) / SMOOTHING;
         }
-        let may_be_held = between.has_ack
-            && between.has_more(&stop)
-            && stop.left.is_none_or(|left| left == 0 || left >= 2 * segment)
-            && between.is_pause
-            && !stop.is_window_limited
-            && !self.is_window_full()
-            && stop.flight.pipe > 0;
         self.steadiness.stop(stop.flight.pipe, stop.state.is_in_recovery);
         let is_open = !stop.is_window_limited && !self.is_window_full();
-        let is_ended_by_ack = between.has_ack && between.is_pause;
-        if stop.has_more() && is_open && is_ended_by_ack && !stop.state.is_in_recovery {
+        let is_ended_by_ack = between.has_ack && between.is_pause && is_open;
+        if is_ended_by_ack && stop.has_more() && !stop.state.is_in_recovery {
             self.steadiness.wait(&stop, &between, segment);
         }
-        let is_held = may_be_held && between.answer_ns <= patience_ns;
+        let is_held = is_ended_by_ack
+            && between.has_more(&stop)
+            && stop.leaves_segments(segment)
+            && stop.flight.pipe > 0
+            && between.answer_ns <= patience_ns;
         if !is_held || self.buffer.holds(stop.flight.pipe, segment) {
             return None;
         }

@@ -26,7 +26,7 @@ pub struct SendBuffer {
     /// The start of the current round, and of the round in which the current level began.
     round: Place,
     level: Place,
-    /// The last loss, or the beginning.
+    /// The last loss; none before any.
     lost: Option<Place>,
 }
 

@@ -98,9 +98,8 @@ impl Steadiness {
     pub fn wait(&mut self, stop: &Stop, between: &Between, segment: i64) {
         // a host that pauses skips ACKs, too: what it goes on with, or the level at which it stopped, shows the buffer
         let is_at_level = stop.flight.pipe >= self.most - self.most / LEVEL_PARTS;
-        // less than that may wait for Nagle's algorithm
-        let is_much = stop.left.is_none_or(|left| left == 0 || left >= 2 * segment);
-        let has_skipped = is_much && between.has_skipped && (between.is_prompt || is_at_level);
+        let is_buffer = between.is_prompt || is_at_level;
+        let has_skipped = between.has_skipped && is_buffer && stop.leaves_segments(segment);
         let is_for_room = has_skipped || stop.is_cut(segment);
         let paused_ns = between.pause_ns;
         let room_ns = if is_for_room { paused_ns } else { 0 };

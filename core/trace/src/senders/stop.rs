@@ -45,6 +45,11 @@ impl Stop {
         self.is_within_pdu && length > HEADER_MAX && short > 0 && short + OPTIONS_MAX < segment
     }
 
+    /// Whether it did not end just before the end of a PDU: less than two segments may wait for Nagle's algorithm.
+    pub fn leaves_segments(&self, segment: i64) -> bool {
+        self.left.is_none_or(|left| left == 0 || left >= 2 * segment)
+    }
+
     /// Bytes that it certainly had; none if it need not have had any.
     pub fn left_to_send(&self) -> Option<i64> {
         self.left.map(|left| left + self.left_of_burst).or((self.left_of_burst > 0).then_some(self.left_of_burst))
