@@ -10,6 +10,7 @@ import numpy as np
 from iscsitrace.events.capture import Batch, EventSource, texts
 from iscsitrace.measure.budget import PARTS, is_of_session
 from iscsitrace.measure.data_commands import is_data_command
+from iscsitrace.measure.violations import violated
 from iscsitrace.relate import outages, stories
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.schema import CATEGORIES
@@ -61,24 +62,35 @@ def _progress(capture: EventSource, story_of: Array) -> tuple[Array, Array, Arra
     return instants[order], sessions[order], own[order]
 
 
+def _frozen(capture: EventSource) -> list[outages.Outage]:
+    """The stops of sessions whose target's numbers closed the command window."""
+    rows = {each["connection"]: each for each in capture.connections.rows(("connection", "session", "time_last_ns"))}
+    broken = violated(capture.table("violations"), {number: each["session"] for number, each in rows.items()})
+    cycles = capture.table("cycles")
+    found = (outages.frozen(each, cycles, rows[each.connection]["time_last_ns"]) for each in broken)
+    return [each for each in found if each and each.sessions]
+
+
 def _outages(capture: EventSource) -> Batch:
-    found = of_stories(capture)
+    told = [(each, "no I/O completes") for each in of_stories(capture)]
+    told += [(each, "the command window is closed (rule S8), no command is sent") for each in _frozen(capture)]
+    found = [each for each, _ in told]
     null_ns = null_value("int64")
     return Batch(
         "outage",
         np.array([each.from_ns for each in found], dtype=np.int64),
-        np.array([_outage(each) for each in found], dtype=object),
+        np.array([_outage(*each) for each in told], dtype=object),
         end_ns=np.array([each.to_ns if each.is_over else null_ns for each in found], dtype=np.int64),
         session=np.array([each.sessions[0] for each in found], dtype=np.uint32),
     )
 
 
-def _outage(outage: outages.Outage) -> str:
+def _outage(outage: outages.Outage, what: str) -> str:
     if not outage.is_over:
-        return f"outage: no I/O completes for {amounts.time(outage.length_ns)} and up to the end of the capture"
+        return f"outage: {what} for {amounts.time(outage.length_ns)} and up to the end of the capture"
     others = [str(number) for number in outage.sessions[1:]]
     noun = "session" if len(others) == 1 else "sessions"
-    return "outage: no I/O completes" + (f", also in {noun} {' and '.join(others)}" if others else "")
+    return f"outage: {what}" + (f", also in {noun} {' and '.join(others)}" if others else "")
 
 
 def _recoveries(capture: EventSource) -> Batch:

@@ -7,7 +7,6 @@ the core's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -18,7 +17,7 @@ from iscsitrace.findings.finding import Advice, Observation, Problem
 from iscsitrace.findings.history import History, listed
 from iscsitrace.findings.session_loss import SessionLoss, losses
 from iscsitrace.measure.violations import DATA_LOSS, NEVER_SENT, Violated, by_rule, violated
-from iscsitrace.relate.outages import OUTAGE_MIN_NS
+from iscsitrace.relate.outages import Outage, frozen
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording import amounts as wording
 
@@ -28,6 +27,8 @@ _UNNAMED: Final = ("S2", "S3", "T2", "M4")
 """Rules whose violation leaves a command without an answer that it may not name."""
 WINDOW: Final = ("S8", "S7", "S6")
 """Rules whose violation closes the command window."""
+_SERIAL: Final = 1 << 32
+"""Serial numbers: the half of them that follows a number is above it (RFC 1982)."""
 _AWAITED: Final = ("M1", "M2", "M5", "M6")
 """Rules whose violation makes the peer wait for what does not come, and then close the connection."""
 _AWAITED_NS: Final = 60_000_000_000
@@ -146,12 +147,12 @@ def _violations(history: History) -> Observation | None:
     worst = every[0]
     loss = _loss(history, every)
     answer = _answer_before(history, worst)
-    frozen = _frozen(history, worst) if worst.rule.name in WINDOW else None
-    is_failure = worst.rule.severity == "error" or loss is not None or frozen is not None
-    window = WINDOW if frozen else ()
+    stop = _frozen(history, worst)
+    is_failure = worst.rule.severity == "error" or loss is not None or stop is not None
+    window = WINDOW if stop else ()
     own = (each for each in every[1:] if (each.side, each.connection) == (worst.side, worst.connection))
     numbers = [each for each in own if each.rule.name in window]
-    sentences = [_sentence(history, worst, answer), *_followed(history, worst, loss, frozen)]
+    sentences = [_sentence(history, worst, answer), *_followed(history, worst, loss, stop)]
     sentences += [_of_numbers(history, each) for each in numbers]
     worst_of: dict[str, Violated] = {}
     for each in every:
@@ -161,10 +162,10 @@ def _violations(history: History) -> Observation | None:
     return Observation(
         " ".join(sentences),
         (answer["response_frame"], *worst.frames) if answer else worst.frames,
-        float(frozen.length_ns) if frozen else None,
+        float(stop.length_ns) if stop else None,
         severity="error" if is_failure else "warning",
         rank="failure" if is_failure else "slowness",
-        spans=((frozen.from_ns, frozen.until_ns),) if frozen else ((start_ns, max(worst.until_ns or 0, start_ns)),),
+        spans=((stop.from_ns, stop.to_ns),) if stop else ((start_ns, max(worst.until_ns or 0, start_ns)),),
         sessions=tuple(sorted({each.session for each in every if each.session is not None})),
         is_final=is_failure,
         loses_data=loses_data(every),
@@ -184,38 +185,11 @@ def _loss(history: History, every: Sequence[Violated]) -> SessionLoss | None:
     return None
 
 
-@dataclass(frozen=True)
-class _Frozen:
-    """The time in which a session sent no command."""
-
-    from_ns: int
-    until_ns: int
-    is_over: bool
-
-    @property
-    def length_ns(self) -> int:
-        return self.until_ns - self.from_ns
-
-
-def _frozen(history: History, worst: Violated) -> _Frozen | None:
-    """When the session sent no command for an outage or more, with numbers like these in force; None if it never did.
-
-    Only where such numbers came within that time, or right before: another pause is the application's.
-    """
-    cycles = history.cycles
-    own = np.flatnonzero(cycles.raw("connection") == worst.connection)
-    last_ns = next(
-        (row["time_last_ns"] for row in history.story.connections if row["connection"] == worst.connection), None
-    )
-    if not len(own) or worst.time_ns is None or last_ns is None or worst.rule.name != "S8":
-        return None
-    sent = np.sort(cycles.raw("command_first_ns")[own])
-    place = int(np.searchsorted(sent, worst.time_ns, side="right"))
-    if place == 0:
-        return None
-    from_ns, is_over = int(sent[place - 1]), place < len(sent)
-    until_ns = int(sent[place]) if is_over else last_ns
-    return _Frozen(from_ns, until_ns, is_over) if until_ns - from_ns >= OUTAGE_MIN_NS else None
+def _frozen(history: History, worst: Violated) -> Outage | None:
+    """When the session sent no command upon numbers like these for an outage or more."""
+    rows = history.story.connections
+    last_ns = next((row["time_last_ns"] for row in rows if row["connection"] == worst.connection), None)
+    return None if last_ns is None else frozen(worst, history.cycles, last_ns)
 
 
 def _answer_before(history: History, worst: Violated) -> dict[str, Any] | None:
@@ -240,22 +214,41 @@ def _sentence(history: History, worst: Violated, answer: dict[str, Any] | None) 
     return sentence_of(worst, history.start_ns, what)
 
 
-def _followed(history: History, worst: Violated, loss: SessionLoss | None, frozen: _Frozen | None) -> Iterator[str]:
+def _followed(history: History, worst: Violated, loss: SessionLoss | None, stop: Outage | None) -> Iterator[str]:
     """What came of it, as sentences."""
     if loses_data([worst]):
         yield "The application was told that this data is written."
     if worst.rule.name in NEVER_SENT:
         yield "No byte of the stream is missing there."
-    if frozen:
-        again = "" if frozen.is_over else ", until the capture ended"
+    if stop:
+        again = "" if stop.is_over else ", until the capture ended"
         yield (
-            f"The initiator sent no command for {wording.time(frozen.length_ns)} from "
-            f"{history.since_start(frozen.from_ns)} on{again}."
+            f"The initiator sent no command for {wording.time(stop.length_ns)} from "
+            f"{history.since_start(stop.from_ns)} on{again}{_in_vain(history, worst)}."
         )
     if loss:
         yield loss.how(history)
         if loss.in_flight:
             yield f"{wording.count(loss.in_flight, 'command')} had no status."
+
+
+def _in_vain(history: History, worst: Violated) -> str:
+    """Why a MaxCmdSN that allows the next command, and came later, did not open the window: half of all numbers are not
+    above the one that closed it. Empty where none came.
+    """
+    if worst.time_ns is None or worst.seen is None or worst.expected is None:
+        return ""
+    cycles = history.cycles
+    is_later = (cycles.raw("connection") == worst.connection) & known(cycles, "max_cmd_sn") & known(cycles, "status_ns")
+    is_later &= cycles.raw("status_ns") > worst.time_ns
+    allowed = cycles.raw("max_cmd_sn")[is_later].astype(np.int64)
+    in_vain = ((allowed - worst.seen) % _SERIAL < _SERIAL // 2) & ((allowed - worst.expected) % _SERIAL >= _SERIAL // 2)
+    if not in_vain.any():
+        return ""
+    return (
+        f": MaxCmdSN {allowed[in_vain][0]}, which a later PDU said, is not above {worst.expected} in the order of "
+        "serial numbers (RFC 1982)"
+    )
 
 
 def _of_numbers(history: History, each: Violated) -> str:
@@ -265,7 +258,7 @@ def _of_numbers(history: History, each: Violated) -> str:
     frames = rounds.raw("r2t_frame")[np.isin(rounds.raw("cycle"), cycles) & known(rounds, "r2t_frame")]
     text = sentence_of(each, history.start_ns)
     if each.count == len(frames) > 1 and np.isin(each.frames, frames).all():
-        return text.replace(f"The {each.side} said", f"Each R2T of the {each.side} said", 1)
+        return text.replace(f"The {each.side} said", f"Each R2T of the {each.side} has such numbers: the first said", 1)
     return text
 
 

@@ -33,10 +33,12 @@ class Violated:
     count: int
     frames: tuple[int, ...]
     """The first ones, and the last."""
+    unlisted: int
+    """Those between, without a frame."""
     time_ns: int | None
     """Of the first one."""
     until_ns: int | None
-    """Of the last one with a row."""
+    """Of the last one."""
     initiator_task_tag: int | None
     """Of the first one."""
     cycles: tuple[int, ...]
@@ -79,8 +81,9 @@ def _violated(rule: str, side: str, connection: int, session: int | None, rows: 
         session,
         sum(row["count"] for row in rows),
         tuple(dict.fromkeys(frame for frame in frames if frame is not None)),
+        max(0, rows[-1]["count"] - 2),
         first["time_ns"],
-        rows[-1]["time_ns"],
+        rows[-1]["last_time_ns"],
         first["initiator_task_tag"],
         tuple(row["cycle"] for row in rows if row["cycle"] is not None),
         first["seen"],

@@ -20,6 +20,7 @@ from iscsitrace.measure.budget import PARTS
 from iscsitrace.measure.data_commands import is_operation, is_storage_command
 from iscsitrace.measure.grouping import session_of_stretches
 from iscsitrace.measure.intervals import Span, difference, intersection, merged
+from iscsitrace.measure.violations import Violated
 from iscsitrace.relate.volumes import Volume, Volumes
 from iscsitrace.tables.nulls import known
 from iscsitrace.tables.numbers import grouped
@@ -97,6 +98,24 @@ def _joined(outages: Iterable[Outage]) -> Iterator[Outage]:
         current = each
     if current is not None:
         yield current
+
+
+def frozen(broken: Violated, cycles: Table, last_ns: int) -> Outage | None:
+    """The time of an outage or more in which a session sent no command, with numbers in force that closed its window
+    (rule S8); None of other rules, or if there was none. ``last_ns`` is the last packet of the connection.
+
+    Only where such numbers came within that time, or right before: another pause is the application's.
+    """
+    if broken.rule.name != "S8" or broken.time_ns is None:
+        return None
+    sent = np.sort(cycles.raw("command_first_ns")[cycles.raw("connection") == broken.connection])
+    place = int(np.searchsorted(sent, broken.time_ns, side="right"))
+    if place == 0:
+        return None
+    is_over = place < len(sent)
+    sessions = () if broken.session is None else (broken.session,)
+    found = Outage(int(sent[place - 1]), int(sent[place]) if is_over else last_ns, sessions, is_over)
+    return found if found.length_ns >= OUTAGE_MIN_NS else None
 
 
 Intervals = tuple[Array, Array]

@@ -161,7 +161,8 @@ def _lines(group: Sequence[Violated], start_ns: int) -> Iterator[str]:
     if frames:
         # the last one tells until when
         shown = frames if len(frames) <= _NUMBERS_SHOWN else [*frames[: _NUMBERS_SHOWN - 1], frames[-1]]
-        more = f" ({len(frames) - len(shown):,} more)" if len(shown) < len(frames) else ""
+        between = len(frames) - len(shown) + sum(each.unlisted for each in group)
+        more = f" ({between:,} more)" if between else ""
         word = "frame" if len(frames) == 1 else "frames"
         yield f"      {'; '.join(places)}; {word} {' '.join(map(str, shown))}{more}"
         yield f"      {frames_filter(shown)}"

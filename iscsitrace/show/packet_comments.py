@@ -23,6 +23,7 @@ from iscsitrace.findings.history import listed
 from iscsitrace.tables.nulls import known
 from iscsitrace.wording.amounts import count
 from iscsitrace.wording.cells import printable
+from iscsitrace.wording.rules import rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -63,7 +64,7 @@ _PARTS: Final[Mapping[str, Mapping[str, str]]] = {
 
 def comments_of_frames(diagnosis: Diagnosis, source: Source) -> dict[int, list[str]]:
     """The comments of the frames that show what has to be acted on: the finding, its sessions, what the frame is, and
-    the sentence. ``source`` has the tables of the trace.
+    the sentence; and of each violation of RFC 7143 that a peer may fail upon. ``source`` has the tables of the trace.
     """
     findings = [*_findings_of(diagnosis)]
     parts = _parts(source, {frame for finding in findings for frame in finding.frames})
@@ -77,6 +78,13 @@ def comments_of_frames(diagnosis: Diagnosis, source: Source) -> dict[int, list[s
                 f"iscsitrace: {finding.name} ({finding.severity}{where}), frame {number} of {len(finding.frames)}{part}"
             )
             found.setdefault(frame, {})[printable(f"{what}: {finding.text}")] = None
+    broken = source("violations")
+    for row in broken.select(known(broken, "frame")).rows():
+        rule = rules()[row["rule"]]
+        if rule.severity == "info":
+            continue
+        text = f"iscsitrace: rule {rule.name} ({rule.severity}): {rule.did(row['side'], row['seen'], row['expected'])}"
+        found.setdefault(row["frame"], {})[printable(f"{text}.")] = None
     return {frame: [*texts] for frame, texts in sorted(found.items())}
 
 

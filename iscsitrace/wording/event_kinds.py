@@ -101,7 +101,12 @@ EVENT_KINDS: Final = (
         ERROR,
         "a command, until it was aborted or lost its connection, or until the capture ended after 1 s or more",
     ),
-    EventKind("outage", ERROR, "an outage (iscsitrace docs method 4), until the first progress after it"),
+    EventKind(
+        "outage",
+        ERROR,
+        "an outage (iscsitrace docs method 4), until the first progress after it; 1 s or more in which numbers against "
+        "RFC 7143 closed the command window (rule S8), until the next command",
+    ),
     EventKind(
         "recovery",
         WARNING,

@@ -157,7 +157,7 @@ def test_equal_violations_are_one_with_the_first_frames_the_last_and_the_count()
         *(row | {"frame": frame, "last_frame": frame} for frame in (5, 9)),
         row | {"frame": 12, "last_frame": 99, "count": 40},
     )
-    assert (found.count, found.frames, found.session) == (42, (5, 9, 12, 99), 1)
+    assert (found.count, found.frames, found.unlisted, found.session) == (42, (5, 9, 12, 99), 38, 1)
     assert found.what == "The target asked for 28672 bytes in an R2T; MaxBurstLength is 16384"
 
 

@@ -64,6 +64,25 @@ def test_an_outage_that_does_not_end() -> None:
     assert row["text"] == "outage: no I/O completes for 7.0 s and up to the end of the capture"
 
 
+@pytest.mark.parametrize(("again_s", "end"), [(12.2, at(12.2)), (None, None), (1.1, 0)])
+def test_a_stop_by_the_numbers_of_the_command_window_is_an_outage(again_s: float | None, end: int | None) -> None:
+    told = Told()
+    told.session(0, 20)
+    told.read(0, 0.2, 0.21)
+    row = {"rule": "S8", "side": "target", "connection": 0, "time_ns": 0.21, "last_time_ns": 0.21, "frame": 7}
+    told.add("violations", **row, count=1, seen=50, expected=0)
+    if again_s:
+        told.read(0, again_s, again_s + 0.1)
+    found = events(told, "outage")
+    if end == 0:
+        assert not found, "less than a second"
+        return
+    (event,) = found
+    what = "outage: the command window is closed (rule S8), no command is sent"
+    assert (event["time_ns"], event["end_ns"], event["session"]) == (at(0.2), end, 0)
+    assert event["text"] == (what if end else f"{what} for 19.8 s and up to the end of the capture")
+
+
 @pytest.mark.parametrize(
     ("cause", "length", "spurious", "severity", "text"),
     [

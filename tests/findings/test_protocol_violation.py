@@ -159,9 +159,30 @@ def test_a_window_that_the_targets_numbers_closed_costs_the_time_without_command
 
 
 @pytest.mark.parametrize(
+    ("allowed", "is_told"),
+    [
+        # 2^31 above 0, and more: below it in the order of serial numbers, and not below the next CmdSN
+        (1 << 31, True),
+        ((1 << 31) + 31, True),
+        # above 0: an initiator takes it, so that something else stopped it; and one that does not allow the command
+        ((1 << 31) - 1, False),
+        ((1 << 31) - 17, False),
+    ],
+)
+def test_a_later_number_that_does_not_open_the_window_is_explained(allowed: int, is_told: bool) -> None:
+    told = working()
+    breach(told, "S8", "target", 0.21, seen=(1 << 31) - 16, expected=0)
+    told.read(0, 0.2, 0.22, max_cmd_sn=allowed)
+    told.read(0, 12.2, 12.3, max_cmd_sn=allowed)
+    finding = found(told.diagnosis())
+    assert finding
+    assert (f"MaxCmdSN {allowed}, which a later PDU said, is not above 0" in finding.text) == is_told
+
+
+@pytest.mark.parametrize(
     ("r2t_frames", "count", "who"),
     [
-        ((50, 51), 2, "Each R2T of the target"),
+        ((50, 51), 2, "Each R2T of the target has such numbers: the first"),
         # another R2T, another PDU and a single R2T say nothing of all R2Ts
         ((50, 51, 52), 2, "The target"),
         ((50, 51), 3, "The target"),
@@ -374,7 +395,8 @@ def test_the_headline_names_the_side_at_fault(file: Path) -> None:
             (
                 "the next command has CmdSN 2147483617, beyond MaxCmdSN 0 (rule S8, once at 0.12 s)",
                 "no command for 40.0 s from 0.12 s on",
-                "Each R2T of the target said ExpCmdSN 0",
+                "Each R2T of the target has such numbers: the first said ExpCmdSN 0 after 2147483593 (rule S6, ",
+                "until the capture ended: MaxCmdSN 2147483648, which a later PDU said, is not above 0 in the order of",
             ),
         ),
         # 17 below ExpCmdSN

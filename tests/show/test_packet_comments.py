@@ -22,6 +22,7 @@ from iscsitrace.diagnosis.examination import examine
 from iscsitrace.findings import NEEDED
 from iscsitrace.show import packet_comments
 from tests.support.capture_file import read_records
+from tests.support.recordings import captures_folder
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 TSHARK, CAPINFOS = (shutil.which(name) or name for name in ("tshark", "capinfos"))
@@ -64,6 +65,19 @@ def test_the_evidence_has_comments_and_the_capture_a_summary(name: str, tmp_path
         assert said == names, "and nothing of the findings that diagnose shows only with -v"
     assert diagnosis.headline is not None
     assert " ".join(diagnosis.headline.text.split()) in comment_of_capture(out)
+
+
+def test_each_frame_that_breaks_a_rule_has_a_comment(tmp_path: Path) -> None:
+    capture, out = captures_folder() / "protocol" / "r06_r2t_with_maxcmdsn_0.pcapng", tmp_path / "out.pcapng"
+    assert annotate(capture, out).exit_code == 0
+    said = {}
+    for frame, comment in fields(out, "frame.number", "frame.comment"):
+        said[int(frame)] = set(re.findall(r"iscsitrace: rule (\w+) \(", comment))
+    # of 24 R2Ts the core lists 16
+    wrong = [int(frame) for frame, expected in fields(capture, "frame.number", "iscsi.expcmdsn") if expected == "0"]
+    assert [frame for frame in wrong if said[frame] == {"S6"}] == wrong[:16]
+    assert said[wrong[-1]] == {"S8"}
+    assert not any(found for frame, found in said.items() if frame not in wrong)
 
 
 @pytest.mark.parametrize("name", ["loss-1-percent", "medium-error", "black-out-and-relogin", "task-abort-storage-hang"])

@@ -85,7 +85,9 @@ impl Report {
             let row = violations.row(reported.last);
             violations.count[row] += 1;
             // out of order, a packet may be read after later ones
-            violations.last_frame[row] = violations.last_frame[row].max(at.frame);
+            if at.frame >= violations.last_frame[row] {
+                (violations.last_frame[row], violations.last_time_ns[row]) = (at.frame, at.time_ns);
+            }
             return;
         }
         if is_full {
@@ -106,6 +108,7 @@ impl Report {
             initiator_task_tag,
             time_ns: at.time_ns,
             frame: at.frame,
+            last_time_ns: at.time_ns,
             last_frame: at.frame,
             expected: expected.unwrap_or(NULL_U64),
             seen: seen.unwrap_or(NULL_U64),

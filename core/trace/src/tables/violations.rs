@@ -19,6 +19,8 @@ table! {
         time_ns: i64 [ns] = null;
         /// frame with the start of that PDU
         frame: u64 = null;
+        /// when the last violation in this row began
+        last_time_ns: i64 [ns] = null;
         /// frame of the last violation in this row
         last_frame: u64 = null;
         /// what the rule expects, if it is a number

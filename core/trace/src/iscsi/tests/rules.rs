@@ -378,4 +378,10 @@ fn many_violations_are_counted_in_the_last_row() {
     assert!(violations.side.iter().all(|&side| side == Side::Target as u8));
     assert_eq!(violations.frame.first(), Some(&10));
     assert_eq!(violations.last_frame.last(), Some(&(10 + 4 * 39)));
+    assert_eq!(violations.last_time_ns.first(), violations.time_ns.first());
+    let step_ns = violations.time_ns[1] - violations.time_ns[0];
+    assert_eq!(
+        violations.last_time_ns.last().copied(),
+        violations.time_ns.first().map(|first_ns| first_ns + 39 * step_ns)
+    );
 }
