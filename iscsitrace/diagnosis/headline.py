@@ -299,7 +299,7 @@ def _largest(subject: Session) -> str:
     share = wording.percent(subject.share(subject.part_ns(name)))
     figure = ""
     if name == "propagation" and subject.path_ns is not None:
-        figure = f": a round trip takes {wording.time(subject.path_ns)}"
+        figure = f": a round trip takes at least {wording.time(subject.path_ns)}"
     elif name == "target_service" and (typical := typical_service(subject)):
         figure = f": typically {typical}"
     return f"The largest part of the I/O time is {BY_NAME[name].spent} ({share}){figure}."

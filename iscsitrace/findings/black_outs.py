@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from iscsitrace.findings.history import listed
 from iscsitrace.measure.intervals import ALIKE, merged, step_of
 from iscsitrace.measure.losses import is_loss
 from iscsitrace.measure.session import Stretches
@@ -16,6 +17,10 @@ from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
 Array = NDArray[Any]
+
+
+_LISTED = 6
+"""More black-outs are told by the first and the last."""
 
 
 @dataclass(frozen=True)
@@ -39,19 +44,21 @@ class BlackOuts:
         # packets of a side that was down are not lost
         return "the path" if set(self.lost) - {self.silent} else f"the path or the {self.silent}"
 
-    def in_words(self) -> str:
-        """How often, how long, and what was lost."""
+    def in_words(self, start_ns: int) -> str:
+        """How often, when after ``start_ns``, how long, and what was lost."""
         least, most = wording.time(int(self.least_ns.min())), wording.time(int((self.ends - self.starts).max()))
         lasted = f"for at least {least}, at most {most}"
         if len(self.lost) > 1:
             lost = "packets in both directions were lost"
         else:
             lost = f"packets to the {self.lost[0]} were lost" if self.lost else f"the {self.silent} sent no answer"
-        if len(self.starts) == 1:
-            return f"It was down {lasted}: {lost}."
+        times = [wording.seconds(each - start_ns).removesuffix(" s") for each in self.starts.tolist()]
+        if len(times) == 1:
+            return f"It was down at {times[0]} s {lasted}: {lost}."
         step = step_of(np.diff(self.starts))
-        every = f" about every {wording.time(step)}," if step else ""
-        return f"It was down {wording.times(len(self.starts))},{every} each time {lasted}: {lost}."
+        every = f", about every {wording.time(step)}" if step else ""
+        when = f"at {listed(times)} s" if len(times) <= _LISTED else f"first at {times[0]} s, last at {times[-1]} s"
+        return f"It was down {wording.times(len(times))}{every} ({when}), each time {lasted}: {lost}."
 
 
 def of(recoveries: Table, waits: Stretches) -> BlackOuts | None:

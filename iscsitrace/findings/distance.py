@@ -68,7 +68,8 @@ def _queue_depth(case: Case) -> Observation | None:
     subject = case.subject
     load = _load(subject.workload) if subject.workload else "keeps few commands in flight"
     return Observation(
-        f"The initiator {load}, and waits for the network. A round trip takes {wording.time(subject.path_ns or 0)}.",
+        f"The initiator {load}, and waits for the network. A round trip takes at least "
+        f"{wording.time(subject.path_ns or 0)}.",
         subject.frames_of(subject.longest_rows(case.once(_waits))),
     )
 
@@ -90,7 +91,8 @@ QUEUE_DEPTH_LOW: Final = Problem(
     f"below an RTT of {wording.time(NEAR_NS)}.",
     evidence="The three commands that waited longest for the RTT, from command to status. The share is the time "
     "waited.",
-    example="The initiator issues one 128 KiB read at a time, and waits for the network. A round trip takes 8.0 ms.",
+    example="The initiator issues one 128 KiB read at a time, and waits for the network. A round trip takes at least "
+    "8.0 ms.",
     # the same reads, one at a time or sixteen: 128 KiB take 3.3 ms on the line, the RTT is 8 ms
     shown_by=f"read --block-size 128K --bytes 16M {WAN}",
     near_miss=f"read --block-size 128K --bytes 16M --queue-depth 16 {WAN}",

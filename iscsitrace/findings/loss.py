@@ -36,7 +36,8 @@ def _loss(case: Case) -> Observation | None:
     unended_ns = np.array([ends[connection] for connection in recoveries["connection"].tolist()], dtype=np.int64)
     ended_ns = np.where(known(recoveries, "time_last_ns"), recoveries.raw("time_last_ns"), unended_ns)
     lengths = ended_ns - recoveries.raw("time_first_ns")
-    longest = np.argsort(-lengths, kind="stable")[:3]
+    # of two taps, the recoveries that only the other one saw have no frame
+    longest = np.argsort(np.where(known(recoveries, "frame_first"), -lengths, 0), kind="stable")[:3]
     timeouts = recoveries["cause"].tolist().count("timeout")
     resent = int(recoveries.raw("retransmitted_packets").sum())
     sides = ["target" if each else "initiator" for each in np.unique(recoveries.raw("to_target")).tolist()]
@@ -55,7 +56,7 @@ def _loss(case: Case) -> Observation | None:
     )
     why = "for retransmissions"
     if down:
-        why, told, noticed = f"because {down.side} was down", down.in_words(), ""
+        why, told, noticed = f"because {down.side} was down", down.in_words(case.groups.start_ns), ""
     text = (
         f"I/O waited {wording.time(lost_ns)} {why}, at most {wording.time(waits.unbroken_ns)} at a time. "
         f"{told}{slowed}{noticed}"

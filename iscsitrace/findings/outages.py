@@ -41,8 +41,7 @@ _TOLERANT: Final = (
 )
 PATH: Final = Advice(
     "Find what dropped the packets at that time: link and port counters (ethtool -S), switch logs, spanning tree,"
-    " a failover of a bond or of a virtual IP, firewall state. Captures at both hosts show whether the packets "
-    "arrived."
+    " a failover of a bond or of a virtual IP, firewall state."
 )
 _TARGET: Final = Advice(
     "Check the target at that time: it acknowledged the commands and did not answer. Look for a stalled disk or "

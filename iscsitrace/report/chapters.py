@@ -53,7 +53,9 @@ def _facts_of(trace: TraceTables, subject: Subject, failure: Finding) -> Iterato
             "When", _when(failure.spans, start_ns), f"from {cells.clock(min(first for first, _ in failure.spans))}"
         )
     if failure.cost_ns is not None:
-        share = "" if failure.share is None else f"{wording.percent(failure.share)} of the I/O time"
+        # a stop without I/O lies outside of the I/O time
+        has_share = failure.share is not None and failure.share < 1
+        share = f"{wording.percent(failure.share)} of the I/O time" if has_share else ""
         yield Fact("Time lost", wording.time(failure.cost_ns), share)
     yield Fact("Affected", _numbers("session", subject.sessions) or subject.label, _numbers("LUN", failure.luns))
     waiting = in_flight(trace, subject.sessions, failure.spans)
@@ -89,19 +91,22 @@ def in_flight(trace: TraceTables, sessions: tuple[int, ...], spans: tuple[Span, 
     """The reads and writes of these sessions that were in flight in one of these times of some length, also those
     without a status whose connection ended when it began.
 
-    Where some had no status or took a second, others in flight did not wait: they are those that ended it.
+    Where some had no status or took a second, others in flight did not wait: they are those that ended it. Else what
+    took less than a tenth of that time did not wait, either.
     """
     cycles = trace.cycles
     own = cycles.select(known(cycles, "session") & np.isin(cycles.raw("session"), sessions))
     own = own.select(is_data_command(own))
     starts, ends = own.raw("command_first_ns"), _ends_ns(trace, own)
     is_open = ~known(own, "status_ns")
-    keep = np.zeros(len(own), dtype=bool)
+    keep, is_long = np.zeros((2, len(own)), dtype=bool)
     for first_ns, last_ns in spans:
         if last_ns > first_ns:
-            keep |= (starts < last_ns) & ((ends > first_ns) | (is_open & (ends == first_ns)))
+            within = (starts < last_ns) & ((ends > first_ns) | (is_open & (ends == first_ns)))
+            keep |= within
+            is_long |= within & (ends - starts >= (last_ns - first_ns) / 10)
     waited = keep & (is_open | (ends - starts >= OUTAGE_MIN_NS))
-    return own.select(waited if waited.any() else keep)
+    return own.select(waited if waited.any() else is_long)
 
 
 def _ends_ns(trace: TraceTables, cycles: Table) -> NDArray[np.int64]:

@@ -13,8 +13,11 @@ _UNIT: Final = re.compile(r"(,? (ms/MB|MB/s|MB|ms|s|ppm|%|points|p50)|%)$")
 
 
 def known_as(heading: str) -> tuple[str, ...]:
-    """A heading as it is, without its unit, and without what it is a share for: ``lost s``, ``lost``; ``% of line``."""
-    return heading, _UNIT.sub("", heading), heading[max(heading.find("% of "), 0) :]
+    """A heading as it is, without its unit, without what it is a share for, and as a name with underscores: ``lost s``,
+    ``lost``; ``% of line``; ``standing_queue`` for ``Standing queue``.
+    """
+    as_name = re.sub("[ -]", "_", heading).casefold()
+    return heading, _UNIT.sub("", heading), heading[max(heading.find("% of "), 0) :], as_name
 
 
 _OF_COMMANDS: Final = {
@@ -48,6 +51,10 @@ _OF_COMMANDS: Final = {
 }
 _OF_DIAGNOSES: Final = {
     "lost": "time that the finding cost",
+    "Time lost": "time that the finding cost, and its share of the I/O time where it lies within",
+    "In flight meanwhile": "the reads and writes that waited while it lasted, and the longest time of one",
+    "Points to": "the side whose configuration, software or hardware to look at first",
+    "Affected": "the sessions and logical units that have the finding",
     "% of I/O time": "time lost, as a share of the I/O time of the sessions that have it",
     "I/O": "I/O time: reads and writes in flight, and the pauses between them; in watch the most frequent I/O size",
     "headlines": "the headlines of these sessions, with the number of sessions that have each",

@@ -47,7 +47,7 @@ SHARED: Final = tuple(
         ("receive_window_small", "stopped at @ again", ("largest receive window",)),
         ("queue_depth_low", "issues one @ ", ("I/O size",)),
         ("queue_depth_low", "keeps # \\w+ of @ in flight", ("queue depth", "I/O size")),
-        ("queue_depth_low", "A round trip takes @", ("RTT of the path",)),
+        ("queue_depth_low", "A round trip takes at least @", ("RTT of the path",)),
         ("block_size_small", "The I/O size of @", ("I/O size",)),
         ("block_size_small", "a round trip of @", ("RTT of the path",)),
         ("loss", "I/O waited @ for retransmissions", ("time: loss_recovery",)),
@@ -56,7 +56,7 @@ SHARED: Final = tuple(
         ("slow_target", "waited @ for the target in total", ("time: target_service",)),
         ("line_saturated", r"has been full(?: both ways)? since [\d.]+ s, at @", ("rate of the line",)),
         ("line_shared", r"have filled it(?: both ways)? since [\d.]+ s, at @", ("rate of the line",)),
-        ("", "a round trip takes @", ("RTT of the path",)),
+        ("", "a round trip takes at least @", ("RTT of the path",)),
         *_SHARES,
         *_LARGEST,
     )

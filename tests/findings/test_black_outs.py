@@ -26,7 +26,8 @@ TAPS: Final = ("initiator", "target")
 RECORDED: Final = captures_folder() / "slow" / "64_blackout_300ms.json"
 TOLD: Final = re.compile(
     r"I/O waited [\d.]+ s because the path was down, at most [\d.]+ ms at a time\. It was down (\d+) times, about "
-    r"every ([\d.]+) s, each time for at least ([\d.]+) ms, at most ([\d.]+) ms: packets (.*) were lost\.(.*)"
+    r"every ([\d.]+) s \((?:first )?at [\d., a-z]+ s\), each time for at least ([\d.]+) ms, at most ([\d.]+) ms: "
+    r"packets (.*) were lost\.(.*)"
 )
 EVERY: Final = " ".join(f"--fault black-out,for=300ms,at={at}s" for at in (0.5, 2, 3.5, 5, 6.5))
 LINK: Final = "--seconds 8 --one-way-delay 2ms --rate 1Gbit"
@@ -139,19 +140,25 @@ def test_the_side_that_fell_silent_may_have_been_down() -> None:
     lasted = "for at least 190.0 ms, at most 396.0 ms"
     assert _told(3, is_black_out_to_receiver=True) == (
         "I/O waited 1.2 s because the path or the target was down, at most 400.0 ms at a time. It was down 3 times, "
-        f"about every 2.0 s, each time {lasted}: packets to the target were lost."
+        f"about every 2.0 s (at 1.00, 3.00 and 5.00 s), each time {lasted}: packets to the target were lost."
     )
     # a host that does not number its packets
     silent = _told(3, to_target=False)
     assert silent
-    assert silent.endswith(f"about every 2.0 s, each time {lasted}: the initiator sent no answer.")
+    assert silent.endswith(f"(at 1.00, 3.00 and 5.00 s), each time {lasted}: the initiator sent no answer.")
     assert " because the path or the initiator was down, " in silent
     # its own packets were lost on the path
     alone = _told(1, is_black_out_from_receiver=True)
     assert alone == (
         "I/O waited 400.0 ms because the path was down, at most 400.0 ms at a time. "
-        f"It was down {lasted}: packets to the initiator were lost."
+        f"It was down at 1.00 s {lasted}: packets to the initiator were lost."
     )
+
+
+def test_many_are_told_by_the_first_and_the_last() -> None:
+    many = _told(7)
+    assert many
+    assert " It was down 7 times, about every 2.0 s (first at 1.00 s, last at 13.00 s), each time " in many
 
 
 def test_a_host_that_pauses_reports_each_retransmission() -> None:

@@ -23,7 +23,8 @@ def test_queue_depth_1_over_distance() -> None:
     assert found
     assert (found.rank, found.severity, found.share) == ("limit", "info", pytest.approx(0.8))
     assert found.text == (
-        "The initiator issues one 128 KiB read at a time, and waits for the network. A round trip takes 16.0 ms."
+        "The initiator issues one 128 KiB read at a time, and waits for the network. A round trip takes at "
+        "least 16.0 ms."
     )
     # the first three tasks, each with its command and its status
     assert found.frames == (11, 13, 14, 16, 17, 19)
@@ -107,7 +108,8 @@ def test_several_commands_in_flight_are_described_as_such() -> None:
     found = story.found("queue_depth_low")
     assert found
     assert found.text == (
-        "The initiator keeps 4 writes of 128 KiB in flight, and waits for the network. A round trip takes 16.0 ms."
+        "The initiator keeps 4 writes of 128 KiB in flight, and waits for the network. A round trip takes at "
+        "least 16.0 ms."
     )
 
 

@@ -125,7 +125,7 @@ def test_the_headline_of_reads_at_queue_depth_1() -> None:
     opinion = Story().tasks(10, ("propagation", 16 * MS), ("transfer", 4_500_000)).opinion()
     assert opinion.headline.text == (
         "Session 0 is limited by network latency. The initiator issues one 128 KiB read at a time, and waits for the "
-        "network (78 % of the I/O time). A round trip takes 16.0 ms."
+        "network (78 % of the I/O time). A round trip takes at least 16.0 ms."
     )
     assert (opinion.limiter, opinion.idle_fraction) == ("propagation", pytest.approx(160 / 205))
     assert opinion.budget == dict.fromkeys(opinion.budget or {}, 0) | {
@@ -200,7 +200,7 @@ def test_idle_gaps_are_excluded() -> None:
     # 300 of 10 x 40 + 8 x 5 ms
     assert opinion.headline.text == (
         "Session 0 is limited by network latency. The initiator issues one 128 KiB read at a time, and waits for the "
-        "network (68 % of the I/O time). A round trip takes 16.0 ms."
+        "network (68 % of the I/O time). A round trip takes at least 16.0 ms."
     )
     assert opinion.limiter == "propagation"
     assert opinion.time
@@ -235,7 +235,7 @@ def test_few_commands_are_reported_as_too_few() -> None:
     found = Story().tasks(3, ("propagation", 16 * MS)).opinion().headline
     assert found.text == (
         "Session 0: only 3 commands moved data, too few for a verdict. The largest part of the I/O time is network "
-        "round trips (100 %): a round trip takes 16.0 ms."
+        "round trips (100 %): a round trip takes at least 16.0 ms."
     )
     assert (found.kind, found.name) == ("unknown", "too_short")
 

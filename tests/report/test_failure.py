@@ -87,6 +87,10 @@ def test_an_instant_and_several_times(spans: tuple[Span, ...], shown: str) -> No
     assert facts(finding("gone", spans=spans))["When"][0] == shown
 
 
+def test_a_stop_without_io_is_no_share_of_the_io_time() -> None:
+    assert facts(finding("gone", cost_ns=40 * SECOND, share=1.0))["Time lost"] == ("40.0 s", "")
+
+
 def test_what_is_not_known_is_not_said() -> None:
     found = facts(finding("gone"), 1)
     assert found == {"Affected": ("session 1", ""), "Points to": ("cannot tell from these packets", "")}
@@ -97,6 +101,9 @@ def test_what_is_not_known_is_not_said() -> None:
     assert len(in_flight(trace(SECOND - 1), (1,), around)) == 1
     # one without a status was in flight as its connection ended
     assert len(in_flight(trace(), (0,), ((START + 4 * SECOND, START + 5 * SECOND),))) == 1
+    # a write of less than a second, with which a stop began, did not wait for its end
+    spans = [((START + 3_500 * MS, START + end * SECOND),) for end in (5, 40)]
+    assert [len(in_flight(trace(SECOND - 1), (1,), each)) for each in spans] == [1, 0]
     # a command that ended as the time began, or began as it ended, was not in flight in it
     span = (START + 3 * SECOND, START + 3_500 * MS)
     assert facts(finding("gone", spans=(span,)))["In flight meanwhile"][0] == "1 READ command"
