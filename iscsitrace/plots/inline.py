@@ -77,7 +77,7 @@ def draw(figure: Figure, prefix: str, looks: Looks) -> Inline:
             axes.set_facecolor(_GROUND)
     stream = io.BytesIO()
     with style.applied(), mpl.rc_context({"svg.fonttype": "none"}):
-        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+        style.draw_into(stream, figure, "svg", {"Date": None, "Creator": None})
     root = ElementTree.fromstring(stream.getvalue().decode())  # noqa: S314 -- written by matplotlib three lines above
     width, height = (float(inches) * _POINTS_PER_INCH for inches in figure.get_size_inches())
     places = [place for axes in figure.axes if (place := _place(axes, width, height))]
@@ -94,7 +94,7 @@ def draw(figure: Figure, prefix: str, looks: Looks) -> Inline:
 def _bitmap(figure: Figure, width: float, height: float) -> str:
     stream = io.BytesIO()
     with style.applied():
-        figure.savefig(stream, format="png", dpi=_BITMAP_DPI, metadata={"Software": None})
+        style.draw_into(stream, figure, "png", {"Software": None}, _BITMAP_DPI)
     data = base64.b64encode(stream.getvalue()).decode()
     box = f"0 0 {width:g} {height:g}"
     return (

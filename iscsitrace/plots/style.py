@@ -8,13 +8,14 @@ line style.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any, cast
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backend_bases import get_registered_canvas_class
 from matplotlib.collections import Collection, LineCollection
 from matplotlib.container import Container
 from matplotlib.figure import Figure
@@ -195,7 +196,16 @@ def new_figure(height_in: float = HEIGHT_IN, width_in: float = WIDTH_IN) -> Figu
 def write(figure: Figure, stream: IO[bytes], file_format: str, dots_per_inch: float | None = None) -> None:
     """Writes the plot as ``png``, ``svg`` or ``pdf``; a PNG by default with DPI pixels per inch."""
     with applied():
-        figure.savefig(stream, format=file_format, metadata=_METADATA[file_format], dpi=dots_per_inch or DPI)
+        draw_into(stream, figure, file_format, _METADATA[file_format], dots_per_inch or DPI)
+
+
+def draw_into(
+    stream: IO[bytes], figure: Figure, file_format: str, metadata: Mapping[str, Any], dots_per_inch: float = DPI
+) -> None:
+    """Draws the figure once: ``savefig`` does so a second time, for a layout that drawing computes anyway."""
+    figure.set_dpi(dots_per_inch)
+    canvas: Any = get_registered_canvas_class(file_format)(figure)
+    getattr(canvas, f"print_{file_format}")(stream, metadata=metadata)
 
 
 def operation_mark(operation: str) -> tuple[str, str]:
