@@ -16,6 +16,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import get_registered_canvas_class
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import Collection, LineCollection
 from matplotlib.container import Container
 from matplotlib.figure import Figure
@@ -190,7 +191,10 @@ def applied() -> Iterator[None]:
 
 def new_figure(height_in: float = HEIGHT_IN, width_in: float = WIDTH_IN) -> Figure:
     """A figure without a window."""
-    return Figure(figsize=(width_in, height_in), layout="constrained")
+    figure = Figure(figsize=(width_in, height_in), layout="constrained")
+    # texts are measured with its renderer; without one, each of them makes its own
+    FigureCanvasAgg(figure)
+    return figure
 
 
 def write(figure: Figure, stream: IO[bytes], file_format: str, dots_per_inch: float | None = None) -> None:
