@@ -159,9 +159,10 @@ def _violations(history: History) -> Observation | None:
         worst_of.setdefault(each.side, each)
     sentences += [text for side in worst_of if (text := _others(side, every, (worst, *numbers)))]
     start_ns = worst.time_ns or history.start_ns
+    before = (answer or {}).get("response_frame") or _limit_frame(history, worst)
     return Observation(
         " ".join(sentences),
-        (answer["response_frame"], *worst.frames) if answer else worst.frames,
+        (*([before] if before else []), *worst.frames, *(each.frames[0] for each in numbers if each.frames)),
         float(stop.length_ns) if stop else None,
         severity="error" if is_failure else "warning",
         rank="failure" if is_failure else "slowness",
@@ -205,6 +206,8 @@ def _answer_before(history: History, worst: Violated) -> dict[str, Any] | None:
 
 def _sentence(history: History, worst: Violated, answer: dict[str, Any] | None) -> str:
     commands = history.cycles.select(np.isin(history.cycles.raw("cycle"), worst.cycles))
+    if frame := _limit_frame(history, worst):
+        return sentence_of(worst, history.start_ns, f"{worst.what} of frame {frame}")
     if answer is None or worst.time_ns is None or not len(commands):
         return sentence_of(worst, history.start_ns)
     what = (
@@ -222,14 +225,29 @@ def _followed(history: History, worst: Violated, loss: SessionLoss | None, stop:
         yield "No byte of the stream is missing there."
     if stop:
         again = "" if stop.is_over else ", until the capture ended"
+        nops = history.rows("nops")
+        is_own = (nops.raw("connection") == worst.connection) & nops.raw("is_from_initiator")
+        is_own &= known(nops, "response_ns") & (nops.raw("request_ns") >= stop.from_ns)
+        pings = int((is_own & (nops.raw("response_ns") <= stop.to_ns)).sum())
+        alive = f"; {wording.count(pings, 'ping')} had an answer" if pings else ""
         yield (
             f"The initiator sent no command for {wording.time(stop.length_ns)} from "
-            f"{history.since_start(stop.from_ns)} on{again}{_in_vain(history, worst)}."
+            f"{history.since_start(stop.from_ns)} on{again}{_in_vain(history, worst)}{alive}."
         )
     if loss:
         yield loss.how(history)
         if loss.in_flight:
             yield f"{wording.count(loss.in_flight, 'command')} had no status."
+
+
+def _limit_frame(history: History, worst: Violated) -> int | None:
+    """The last status with the MaxCmdSN that an initiator goes by (rule S8), where later ones have to be ignored."""
+    if worst.rule.name != "S8" or worst.time_ns is None:
+        return None
+    cycles = history.cycles
+    has = (cycles.raw("connection") == worst.connection) & known(cycles, "max_cmd_sn") & known(cycles, "status_frame")
+    has &= (cycles.raw("max_cmd_sn") == worst.expected) & (cycles.raw("status_ns") < worst.time_ns)
+    return int(cycles.raw("status_frame")[has].max(initial=0)) or None
 
 
 def _in_vain(history: History, worst: Violated) -> str:

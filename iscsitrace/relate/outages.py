@@ -108,13 +108,18 @@ def frozen(broken: Violated, cycles: Table, last_ns: int) -> Outage | None:
     """
     if broken.rule.name != "S8" or broken.time_ns is None:
         return None
-    sent = np.sort(cycles.raw("command_first_ns")[cycles.raw("connection") == broken.connection])
+    own = cycles.select(cycles.raw("connection") == broken.connection)
+    sent = np.sort(own.raw("command_first_ns"))
     place = int(np.searchsorted(sent, broken.time_ns, side="right"))
     if place == 0:
         return None
     is_over = place < len(sent)
+    until_ns = int(sent[place]) if is_over else last_ns
+    ends = own.raw("end_ns")[known(own, "end_ns")]
+    # the commands in flight end meanwhile
+    from_ns = max(int(sent[place - 1]), int(ends[ends < until_ns].max(initial=0)))
     sessions = () if broken.session is None else (broken.session,)
-    found = Outage(int(sent[place - 1]), int(sent[place]) if is_over else last_ns, sessions, is_over)
+    found = Outage(from_ns, until_ns, sessions, is_over)
     return found if found.length_ns >= OUTAGE_MIN_NS else None
 
 

@@ -134,7 +134,7 @@ def opening(
         facts=tuple(_facts(trace, rows, subject.commands(trace), subject.time, yardsticks)),
         label=subject.label,
         peers=_peers(trace, subject, rows),
-        breakdowns=(*places.breakdown(trace, subject.sessions, subject.label), *breakdown(subject.label, subject.time)),
+        breakdowns=(*places.breakdown(trace, subject.sessions, subject.label), *breakdown(subject.label, subject.time, subject.findings)),
         findings=first_findings(subject, told),
         failure=failure_facts(trace, subject),
         timeline=timeline,
@@ -159,7 +159,7 @@ def findings(lead: Subject, first: Findings, rest: Iterable[Subject], remedies: 
     blocks: list[Block] = [Heading(capital(lead.label)), first]
     for each in rest:
         blocks.append(Heading(capital(each.label)))
-        blocks += [each.headline.text, *breakdown(each.label, each.time), told(each, remedies)]
+        blocks += [each.headline.text, *breakdown(each.label, each.time, each.findings), told(each, remedies)]
     return Section("Findings and advice", tuple(blocks), "findings")
 
 
@@ -202,7 +202,7 @@ def _facts(
     found += _shares(volume, yardsticks)
     if time and time.idle_fraction is not None:
         busy = f"of {wording.time(time.jobs_ns)} of I/O time; no data on the line"
-        found.append(Fact("Idle", wording.percent(time.idle_fraction), busy))
+        found.append(Fact("Line idle", wording.percent(time.idle_fraction), busy))
     found += _path(trace, connections)
     operations = cycles.words_by_code("operation")
     codes = [place for place, word in enumerate(operations) if word in ("read", "write")]

@@ -315,7 +315,7 @@ def _verdicts(diagnosis: Diagnosis, shown: Shown) -> Iterator[str]:
 
 _EXCLUDED: Final = {
     "idle": "idle gaps between bursts of I/O",
-    "scan": "commands that move no data",
+    "scan": "the device scan and its pauses",
     "flush": "SYNCHRONIZE CACHE",
 }
 """Of the time from first command to last status what is not I/O time, by its use."""
@@ -330,7 +330,7 @@ def _time(label: str, time: Budget | None, findings: Sequence[Finding]) -> Itera
         (
             *([f"excluded: {', '.join(excluded)}"] if excluded else []),
             *(f"beside it: {each}" for each in _closed(findings)),
-            *breakdown(label, time),
+            *breakdown(label, time, findings),
         ),
     )
 
@@ -342,10 +342,12 @@ def _closed(findings: Sequence[Finding]) -> Iterator[str]:
             yield f"{cells.seconds(finding.cost_ns)} s in which the closed command window let no command pass"
 
 
-def breakdown(label: str, time: Budget | None) -> tuple[Breakdown, ...]:
-    """The busy time by cause; nothing where there is none."""
+def breakdown(label: str, time: Budget | None, findings: Sequence[Finding]) -> tuple[Breakdown, ...]:
+    """The busy time by cause; nothing where there is none. Where something broke, no part of it is the limiter."""
     if not time or not time.jobs_ns:
         return ()
+    limiter = None if broke(findings) else time.limiter
+    beside = "".join(f"; beside it {each}" for each in _closed(findings))
     parts = tuple(
         TimeShare(
             name=BY_NAME[part].label,
@@ -353,12 +355,12 @@ def breakdown(label: str, time: Budget | None) -> tuple[Breakdown, ...]:
             share=time.shares[part],
             ms=cells.milliseconds(amount),
             color=BY_NAME[part].color,
-            is_limiter=part == time.limiter,
+            is_limiter=part == limiter,
         )
         for part, amount in time.parts_ns.items()
         if amount
     )
-    return (Breakdown(f"Time breakdown of {label}", parts),)
+    return (Breakdown(f"Time breakdown of {label}{beside}", parts),)
 
 
 def _findings(

@@ -370,7 +370,7 @@ def test_diagnose(runs: Runs) -> None:
         assert is_amount(jobs, row["jobs_ns"] * UNITS["ns"], "s")
         for use, words in (
             ("idle", "idle gaps between bursts of I/O"),
-            ("scan", "commands that move no data"),
+            ("scan", "the device scan and its pauses"),
             ("flush", "SYNCHRONIZE CACHE"),
         ):
             excluded_ns = row["excluded_ns"][use]

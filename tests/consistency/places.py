@@ -131,7 +131,7 @@ def of_terminal(sections: Iterable[Section], only: str) -> Iterator[Said]:
             subject, digits = subject_of(found.group(1)), found.group(2)
             yield printed("busy time", subject, digits, "s", "diagnose -v")
             yield from _of_breakdown(_breakdown(section), subject, "diagnose -v")
-            words = {"idle gaps between bursts of I/O": "idle", "commands that move no data": "scan"}
+            words = {"idle gaps between bursts of I/O": "idle", "the device scan and its pauses": "scan"}
             words["SYNCHRONIZE CACHE"] = "flush"
             for use, amount in re.findall(
                 r"([A-Za-z/ ]+) ([\d.]+) s", "".join(section.lines).removeprefix("excluded:")
@@ -244,7 +244,7 @@ def _of_facts(facts: Iterable[Fact], subject: str) -> Iterator[Said]:
                     yield printed(f"throughput, {_WAYS[way]}", subject, digits, unit, place)
                 if fact.meaning.startswith("line rate "):
                     yield in_words("rate of the line", subject, fact.meaning.removeprefix("line rate "), place)
-            case "Idle":
+            case "Line idle":
                 yield in_words("idle fraction", subject, fact.value, place)
                 yield in_words("busy time", subject, " ".join(fact.meaning.split()[1:3]), place)
             case "RTT":

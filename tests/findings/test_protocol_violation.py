@@ -403,8 +403,8 @@ def test_the_headline_names_the_side_at_fault(file: Path) -> None:
         (
             "v28_maxcmdsn_below_expcmdsn",
             (
-                "beyond MaxCmdSN 4142 (rule S8, once at 0.06 s)",
-                "no command for 20.0 s from 0.06 s on",
+                "beyond MaxCmdSN 4142 of frame 67 (rule S8, once at 0.06 s)",
+                "no command for 20.0 s from 0.06 s on, until the capture ended; 4 pings had an answer.",
                 "The target said MaxCmdSN 4095, less than ExpCmdSN - 1 = 4111: an initiator ignores both (rule S7, ",
             ),
         ),

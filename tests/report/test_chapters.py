@@ -160,7 +160,7 @@ def test_the_line_rate_is_that_of_the_direction_with_most_bytes() -> None:
 def test_idle_is_the_busy_time_without_data() -> None:
     time = budget(transfer=25, propagation=75, initiator_think=900)
     found = chapter([{"connection": 3}], time=time)
-    assert [(fact.name, fact.value) for fact in found.facts] == [("Idle", "75 %")]
+    assert [(fact.name, fact.value) for fact in found.facts] == [("Line idle", "75 %")]
     (parts,) = found.breakdowns
     assert [(part.name, part.share, part.is_limiter) for part in parts.parts] == [
         ("transfer", 0.25, False), ("network RTT", 0.75, True),

@@ -176,7 +176,7 @@ def test_the_facts(mixed: tuple[Path, Tables]) -> None:
     rates = f"{volume['read_bytes_per_s'] / 1e6:.1f} MB/s read, {volume['write_bytes_per_s'] / 1e6:.1f} MB/s written"
     assert facts["Throughput"].startswith(rates)
     idle = 1 - lead["busy_budget"]["transfer"] / lead["jobs_ns"]
-    assert facts["Idle"].startswith(f"{100 * idle:.0f} %")
+    assert facts["Line idle"].startswith(f"{100 * idle:.0f} %")
     # 2 ms to the target and 3 ms back
     assert facts["RTT"].startswith("5.0 ms")
     cycles = [row for row in json_of("cycles", capture)["cycles"] if row["session"] == lead["session"]]
@@ -456,7 +456,7 @@ def test_commands_without_status_have_no_rank_and_gaps_are_not_idle(odd: Path) -
     assert "\nThe latency of 1 command is unknown: packets are missing from the capture.\n" in shown
     idle = 1 - lead["busy_budget"]["transfer"] / lead["jobs_ns"]
     facts = dict(re.findall(r"^- ([\w -]+): (.+)$", shown, re.MULTILINE))
-    assert facts["Idle"].startswith(f"{percentage(idle)} % (")
+    assert facts["Line idle"].startswith(f"{percentage(idle)} % (")
     # with the pause it would be more
     whole = 1 - lead["budget"]["transfer"] / sum(lead["budget"].values())
     assert percentage(idle) == percentage(lead["idle_fraction"]) != percentage(whole)
