@@ -201,6 +201,16 @@ ROWS: Final[Mapping[str, Row]] = {
         never="congestion_window_small slow_initiator",
         parts={"congestion_window": (0.0, 0.02), "transfer": (0.0, 0.1)},
     ),
+    # two packets in flight come at a steady pace, and take longer than one without data: less than a line would need
+    "a small send buffer of two packets": _row(
+        "write --block-size 1M --bytes 8M --queue-depth 8 --one-way-delay 3ms --rate 45Mbit --set mss=8948 "
+        "--set send-buffer=16K --set nagle=no",
+        "problem",
+        "send_buffer_small",
+        words="The initiator's send buffer was full",
+        never="line_saturated",
+        parts={"send_buffer": (0.6, 1.0), "transfer": (0.0, 0.35)},
+    ),
     "a small send buffer, writes after R2Ts": _row(
         "write --block-size 256K --bytes 16M --queue-depth 2 --set send-buffer=64K --key InitialR2T=Yes "
         f"--key ImmediateData=No {WAN}",

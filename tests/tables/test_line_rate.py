@@ -87,6 +87,19 @@ def test_a_line_that_was_never_full_has_no_rate(tmp_path: Path, name: str) -> No
         assert set(rates(tap).values()) == {None}, tap.name
 
 
+@pytest.mark.parametrize(("queue_depth", "has_queue"), [(1, False), (4, True)])
+def test_a_queue_that_empties_between_commands_stands_at_no_tap(
+    tmp_path: Path, queue_depth: int, has_queue: bool
+) -> None:
+    """Far from the sender the first data of a read come later than the path takes, and sooner than through a queue."""
+    options = f"read --block-size 512K --bytes 8M --queue-depth {queue_depth} --rate 20Mbit --one-way-delay 4ms"
+    for tap in simulate(tmp_path, options):
+        to_initiator = next(
+            row for row in iscsitrace.read(tap, tables=["senders"]).senders.rows() if not row["to_target"]
+        )
+        assert (to_initiator["standing_queue_ns"] > 0) == has_queue, tap.name
+
+
 def test_paths_to_several_targets_share_the_line_of_their_initiator(tmp_path: Path) -> None:
     taps = simulate(
         tmp_path,

@@ -84,11 +84,11 @@ impl Load {
     }
 
     /// A sender sends with nothing in flight at the tap, and the last ACK to it passed at `acknowledged_ns`: what comes sooner
-    /// than an RTT to the sender after that was in flight beside what it acknowledged.
+    /// than an RTT to the sender, `path_ns` at its least, after that was in flight beside what it acknowledged.
     #[inline]
-    pub fn resume(&mut self, direction: usize, time_ns: i64, acknowledged_ns: Option<i64>) {
+    pub fn resume(&mut self, direction: usize, time_ns: i64, acknowledged_ns: Option<i64>, path_ns: Option<i64>) {
         let since_ns = acknowledged_ns.map(|acknowledged_ns| time_ns.saturating_sub(acknowledged_ns));
-        if self.legs_ns[direction].zip(since_ns).is_none_or(|(leg_ns, since_ns)| since_ns >= leg_ns) {
+        if path_ns.zip(since_ns).is_none_or(|(path_ns, since_ns)| since_ns >= path_ns) {
             self.senders[direction].resume(time_ns);
         }
     }

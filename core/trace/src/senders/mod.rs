@@ -196,7 +196,8 @@ impl SenderPair {
             let state = self.senders[own].state();
             if state.owin <= i64::from(seen.length) {
                 let acknowledged_ns = state.last_ack.map(|ack| ack.answer.ack_ns(delays.to_sender_ns));
-                self.load.resume(own, seen.time_ns, acknowledged_ns);
+                let path_ns = self.legs_ns()[own];
+                self.load.resume(own, seen.time_ns, acknowledged_ns, path_ns);
                 if let Some(late_ns) = self.senders[own].late_ns().filter(|_| seen.class == SegmentClass::New) {
                     self.load.arrive_late(seen.time_ns, late_ns);
                 }
@@ -289,11 +290,15 @@ impl SenderPair {
         let takes_ns = |bytes: i64| bytes as f64 * ns_per_byte;
         let is_flat = |median_ns: i64, path_ns: i64| median_ns <= path_ns.saturating_add(path_ns / FLAT_PARTS);
         let least_ns = self.rtts.iter().filter_map(RttSamples::least_ns).fold(0_i64, i64::saturating_add);
-        let is_slow = takes_ns(sender.segment_bytes()) > (path_ns / FLAT_PARTS) as f64;
+        let segment_ns = takes_ns(sender.segment_bytes());
+        let is_slow = segment_ns > (path_ns / FLAT_PARTS) as f64;
+        // behind a line, each segment takes that much longer than a packet without data
+        let is_short =
+            |median_ns: i64| is_flat(median_ns, least_ns) || ((median_ns - least_ns) as f64) < segment_ns / 2.0;
         let holds = |window: i64| takes_ns(window) >= WINDOW_OF_RTT * path_ns as f64;
         let is_full = || sender.bounded_owin().is_some_and(holds);
         match median_ns {
-            Some(median_ns) => is_slow && is_flat(median_ns, least_ns) || is_flat(median_ns, path_ns) && is_full(),
+            Some(median_ns) => is_slow && is_short(median_ns) || is_flat(median_ns, path_ns) && is_full(),
             // far away a pace alone is no line
             None => path_ns >= FAR_NS && is_full(),
         }
