@@ -84,11 +84,13 @@ impl Load {
     }
 
     /// A sender sends with nothing in flight at the tap, and the last ACK to it passed at `acknowledged_ns`: what comes sooner
-    /// than an RTT to the sender, `path_ns` at its least, after that was in flight beside what it acknowledged.
+    /// than an RTT to the sender, `path_ns` at its least, after that was in flight beside what it acknowledged. Packets of others
+    /// may be between them in a queue.
     #[inline]
     pub fn resume(&mut self, direction: usize, time_ns: i64, acknowledged_ns: Option<i64>, path_ns: Option<i64>) {
+        let least_ns = path_ns.map(|path_ns| if path_ns > 0 { path_ns.max(QUEUE_MIN_NS) } else { 0 });
         let since_ns = acknowledged_ns.map(|acknowledged_ns| time_ns.saturating_sub(acknowledged_ns));
-        if path_ns.zip(since_ns).is_none_or(|(path_ns, since_ns)| since_ns >= path_ns) {
+        if least_ns.zip(since_ns).is_none_or(|(least_ns, since_ns)| since_ns >= least_ns) {
             self.senders[direction].resume(time_ns);
         }
     }
