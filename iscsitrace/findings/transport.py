@@ -383,9 +383,12 @@ def behind_its_buffer(facts: Facts) -> Array:
 def _send_buffer(case: Case) -> Observation:
     subject = case.subject
     row = _row(subject, behind_its_buffer)
+    level = row["sndbuf_level_bytes"]
+    most = f"stopped at {wording.about(row['owin_max_bytes'])} or less"
+    stopped = most if level is None else f"typically stopped at {wording.about(level)}"
     return Observation(
-        f"The {_sender(row)}'s send buffer was full: its bytes in flight stopped at "
-        f"{wording.about(row['owin_max_bytes'])} or less, below the receive window." + _capacity(subject, row),
+        f"The {_sender(row)}'s send buffer was full: its bytes in flight {stopped}, below the receive window."
+        + _capacity(subject, row),
         subject.evidence(subject.stretches("send_buffer")),
     )
 

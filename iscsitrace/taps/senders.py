@@ -84,7 +84,8 @@ TABLES: Final = (*ROWS, "senders", "connections", "budget")
 _FAR_NS: Final = 1 << 62
 """Later than any time of a capture."""
 _COUNTED: Final = (
-    *("window_scale", "is_window_scale_inferred", "owin_max_bytes", "rwnd_min_bytes", "rwnd_max_bytes"),
+    *("window_scale", "is_window_scale_inferred", "owin_max_bytes", "sndbuf_level_bytes"),
+    *("rwnd_min_bytes", "rwnd_max_bytes"),
     *("window_full_ns", "zero_window_ns", "rwnd_limited_ns", "cwnd_limited_ns", "sndbuf_limited_ns"),
     *("kernel_busy_ns", "kernel_retransmitted_segments", "congestion_control"),
     *("fast_retransmit_count", "timeout_count", "tail_probe_count", "unknown_retransmit_count", "spurious_count"),

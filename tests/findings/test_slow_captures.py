@@ -207,7 +207,7 @@ ROWS: Final[Mapping[str, Row]] = {
         "--set send-buffer=16K --set nagle=no",
         "problem",
         "send_buffer_small",
-        words="The initiator's send buffer was full",
+        words="The initiator's send buffer was full: its bytes in flight typically stopped at 16 KiB,",
         never="line_saturated",
         parts={"send_buffer": (0.6, 1.0), "transfer": (0.0, 0.35)},
     ),

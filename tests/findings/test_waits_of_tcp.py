@@ -185,6 +185,11 @@ def test_a_full_send_buffer() -> None:
         "The target's send buffer was full: its bytes in flight stopped at 64 KiB or less, below "
         "the receive window. The bandwidth-delay product is 625 KiB (40.0 MB/s x 16.0 ms)."
     )
+    # far from the sender the most in flight may be too much
+    story = held("send_buffer").add("senders", **SENDER, owin_max_bytes=64 << 10, sndbuf_level_bytes=50 << 10)
+    found = story.found("send_buffer_small")
+    assert found
+    assert "its bytes in flight typically stopped at 50 KiB, below" in found.text
     assert names(held("send_buffer", 0.04).add("senders", **SENDER)) == set()
 
 

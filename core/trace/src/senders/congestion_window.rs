@@ -135,6 +135,11 @@ impl CongestionWindow {
         self.steadiness.has_full_buffer()
     }
 
+    /// See [`Steadiness::buffer_level`].
+    pub fn buffer_level(&self) -> Option<i64> {
+        self.steadiness.buffer_level()
+    }
+
     /// Whether the receiver's window was full in this round or the one before.
     pub fn is_window_full(&self) -> bool {
         self.is_window_full.contains(&true)

@@ -194,6 +194,11 @@ impl Pauses {
         Place { time_ns, row: self.windows.count() }
     }
 
+    /// What is typically in flight when the sender stops for room in its send buffer.
+    pub fn buffer_level(&self) -> Option<i64> {
+        self.cwnd.buffer_level()
+    }
+
     /// The congestion control, if the reductions tell.
     pub fn congestion_control(&self) -> Option<u8> {
         self.reductions.name()

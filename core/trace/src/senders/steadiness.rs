@@ -7,6 +7,7 @@
 //! later ACK than the first, where a window goes on with each. Or the socket takes what it has room for, to the byte: the last
 //! segment within a PDU is short.
 
+use super::histogram::Histogram;
 use super::stop::{Between, Stop};
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +66,8 @@ pub struct Steadiness {
     /// The stops with more to send that ACKs ended, since the last loss and before.
     waits: Waits,
     before_waits: Waits,
+    /// What was in flight when it stopped for room in the send buffer.
+    levels: Histogram,
     /// The most in flight before the last loss, until it is known what that changed; the most since its recovery, and the
     /// rounds since then.
     before_loss: Option<i64>,
@@ -104,6 +107,9 @@ impl Steadiness {
         let paused_ns = between.pause_ns;
         let room_ns = if is_for_room { paused_ns } else { 0 };
         self.waits.add(Waits { paused_ns, room_ns, room_count: u32::from(is_for_room) });
+        if is_for_room {
+            self.levels.add(stop.state.owin);
+        }
     }
 
     /// A round ended.
@@ -140,6 +146,11 @@ impl Steadiness {
     pub fn has_full_buffer(&self) -> bool {
         let Waits { paused_ns, room_ns, room_count } = self.waits;
         room_count >= WAITS_MIN && room_ns > paused_ns - room_ns
+    }
+
+    /// What is typically in flight when it stops for room in its send buffer; none of too few stops.
+    pub fn buffer_level(&self) -> Option<i64> {
+        self.levels.percentile(50).filter(|_| self.levels.count() >= u64::from(WAITS_MIN))
     }
 
     /// Whether the stops can be those of a congestion window.

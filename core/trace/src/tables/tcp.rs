@@ -264,6 +264,8 @@ table! {
         is_window_scale_inferred: bool => kept;
         /// maximum of the bytes in flight
         owin_max_bytes: i64 [bytes] => kept;
+        /// median of the bytes in flight when it stopped for room in its send buffer; null where it did so fewer than 12 times
+        sndbuf_level_bytes: i64 [bytes] = null, "method 5" => kept;
         /// smallest advertised window after the handshake
         rwnd_min_bytes: i64 [bytes] = null => kept;
         /// largest advertised window

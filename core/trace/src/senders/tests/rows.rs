@@ -229,6 +229,7 @@ fn senders(is_client_initiator: bool) -> [SenderRow; 2] {
         window_scale: 0,
         is_window_scale_inferred: false,
         owin_max_bytes: 10_000,
+        sndbuf_level_bytes: NULL_NS,
         rwnd_min_bytes: 60_000,
         rwnd_max_bytes: 60_000,
         window_full_ns: 0,
