@@ -112,15 +112,21 @@ def _window_needed(setting: Setting) -> float:
     return 2 * (setting.c_bytes_per_s or 0) * 2 * setting.delay_ns / 1e9
 
 
-def _larger_window(basis: Basis) -> Iterator[Change]:
+def _larger_window(basis: Basis, name: str = "receive window", part: str = "receive_window") -> Iterator[Change]:
     situation = basis.measured.situation
     setting, needed = situation.setting, _window_needed(situation.setting)
     if "c_bytes_per_s" not in situation.open_names and needed > (setting.window_bytes or needed):
         yield Change(
-            f"receive window {wording.about(needed)}",
+            f"{name} {wording.about(needed)}",
             lambda situation: situation.with_setting(window_bytes=ceil(_window_needed(situation.setting))),
-            ("receive_window",),
+            (part,),
         )
+
+
+def _larger_buffer(basis: Basis) -> Iterator[Change]:
+    """The model's window is the send buffer, where its size is known."""
+    if _row(basis.case.subject, behind_its_buffer)["sndbuf_level_bytes"] is not None:
+        yield from _larger_window(basis, "send buffer", "send_buffer")
 
 
 def _windows_of_more_connections(basis: Basis) -> Iterator[Change]:
@@ -410,6 +416,7 @@ SEND_BUFFER_SMALL: Final = Problem(
         Advice(
             "On the sender (for reads: the target) raise the third value of net.ipv4.tcp_wmem and net.core.wmem_max "
             "to twice the bandwidth-delay product.",
+            _larger_buffer,
             touches=WHOLE_HOST,
         ),
         Advice("Remove a fixed SO_SNDBUF from the configuration of the sender.", touches=NEXT_LOGIN),

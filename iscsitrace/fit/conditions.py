@@ -135,13 +135,32 @@ class Conditions:
 
     @property
     def window_bytes(self) -> int | None:
-        """The largest receive window that was advertised, of several connections the least of these.
+        """The largest receive window that was advertised, or what was in flight where the send buffer held its sender
+        for longer than windows; of several connections the least of these.
 
-        None where the scale of no window is known. *Why the least:* commands are dealt over the connections in turn, so
-        the smallest window is the first in the way.
+        None where neither is known. *Why the least:* commands are dealt over the connections in turn, so the smallest
+        window is the first in the way.
         """
         largest = [row["rwnd_max_bytes"] for row in self.senders if not row["is_window_scale_inferred"]]
-        return min((each for each in largest if each), default=None)
+        buffers = [row["sndbuf_level_bytes"] for row in self.senders] if self.is_held_by_buffer else []
+        return min((each for each in (*largest, *buffers) if each), default=None)
+
+    @property
+    def is_held_by_buffer(self) -> bool:
+        """Whether its send buffer, of a known size, held the sender of most data for longer than both windows."""
+        row = self.busiest_sender
+        if not row or row["sndbuf_level_bytes"] is None:
+            return False
+        return bool(row["sndbuf_limited_ns"] > row["cwnd_limited_ns"] + (row["rwnd_limited_ns"] or 0))
+
+    def window_at(self, bytes_per_s: float, round_trip_ns: float) -> int | None:
+        """The window that lets so much through. A program that waits for room in its send buffer is woken when a part of
+        it is free: less than the buffer is carried in an RTT.
+        """
+        window = self.window_bytes
+        if window is None or not self.is_held_by_buffer:
+            return window
+        return min(window, round(bytes_per_s * round_trip_ns / 1e9 / max(1, len(self.senders))))
 
     @property
     def is_window_shut(self) -> bool:

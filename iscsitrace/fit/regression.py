@@ -313,7 +313,8 @@ class Parameters:
     def _list_undetermined(self) -> None:
         if any(each.point.seen.bound == "receiver" for each in self.paid):
             self.undetermined.append(
-                "C: the receiver keeps its window closed for longer than size and RTT explain; C is its rate"
+                "C: windows keep the sender waiting for longer than their size and the RTT explain; C is the rate that "
+                "they leave"
             )
         delays = sorted(each.point.delay_ns.value for each in self.paid)
         how_far = ", ".join(dict.fromkeys(wording.time(each) for each in delays))

@@ -210,7 +210,7 @@ def measure(session: Session) -> Measured | None:
     moved, count = int(cycles.raw("data_bytes").astype(np.int64).sum()), len(cycles)
     if busy_ns <= 0 or not moved:
         return None
-    conditions = Conditions(session, word)
+    conditions, pace = Conditions(session, word), moved * 1e9 / busy_ns
     depth, found_line = conditions.queue_depth, line.of_sender(conditions.busiest_sender)
     # else the line had at least the rate of the transfers
     transfer_ns = parts_ns["transfer"]
@@ -220,7 +220,7 @@ def measure(session: Session) -> Measured | None:
         conditions.setting(round(moved / count), depth),
         c_bytes_per_s=found_line.bytes_per_s if found_line else least_bytes_per_s,
         data_pdu_bytes=conditions.data_pdu_bytes,
-        window_bytes=conditions.window_bytes if is_window_known else None,
+        window_bytes=conditions.window_at(pace, path.round_trip_ns) if is_window_known else None,
         # slow start counts as a measured stall
         start_window_bytes=None,
     )
@@ -241,12 +241,14 @@ def measure(session: Session) -> Measured | None:
         # the model already has an RTT of it
         waits_ns["ack_wait"] = max(0.0, waits_ns["ack_wait"] - path.round_trip_ns)
     lost_ns, slow_ns = _congestion_ns(session, *_span(cycles))
+    # the model's window is what is in flight then
+    windows = ("receive_window", "send_buffer") if conditions.is_held_by_buffer else ("receive_window",)
+    window_ns = sum(parts_ns[name] for name in windows)
     stalls_ns = {
         "loss": parts_ns["loss_recovery"] + lost_ns,
         "slow_start": slow_ns,
-        "receiver": 0 if is_window_known else parts_ns["receive_window"],
-        # the model knows no send buffer
-        "unknown": parts_ns["unknown"] + parts_ns["send_buffer"],
+        "receiver": 0 if is_window_known else window_ns,
+        "unknown": parts_ns["unknown"] + (0 if "send_buffer" in windows else parts_ns["send_buffer"]),
         "outage": parts_ns["outage"],
     }
     stalls_ns_per_byte = {name: stall / moved for name, stall in stalls_ns.items()}
@@ -254,13 +256,12 @@ def measure(session: Session) -> Measured | None:
     deviation_ns = float(np.std(service_ns)) if depth == 1 else 0.0
     sizes = _sizes_of(cycles.raw("data_bytes"))
     situation = Situation(setting, waits_ns, stalls_ns_per_byte, frozenset(open_names), deviation_ns, sizes)
-    pace = moved * 1e9 / busy_ns
     if depth > 1 and (session.rtt_ns("initiator") or 0) > path.round_trip_ns * _AWAY:
         # commands queued before the line, beyond the tap, are in flight too: the line is too busy without them
         alone = situation.with_setting(queue_depth=1).throughput()
         situation = situation.with_setting(queue_depth=max(depth, round(pace / alone)))
     if is_window_known:
-        situation = _with_slow_receiver(situation, busy_ns / moved, parts_ns["receive_window"] / moved)
+        situation = _with_slow_receiver(situation, busy_ns / moved, window_ns / moved)
     return Measured(situation, pace, busy_ns, parts_ns, count, moved)
 
 
@@ -279,7 +280,7 @@ def _sizes_of(moved: Array) -> tuple[tuple[int, float], ...]:
 
 
 def _with_slow_receiver(situation: Situation, busy_ns_per_byte: float, waited_ns_per_byte: float) -> Situation:
-    """The situation with the waits for the receive window that its largest size does not explain.
+    """The situation with the waits for the window that its size does not explain.
 
     A receiver that reads slowly, or a window below its largest size, keeps the sender waiting for longer than the
     model's window does. That is the time that the model lacks, as far as the sender waited for the window.

@@ -279,6 +279,8 @@ def _point(
     mean = {part: float(np.average(lasted, weights=weights)) for part, lasted in parts.items()}
     period_ns = float(np.average(lengths, weights=weights))
     setting = conditions.setting(spans.block_bytes, spans.queue_depth).dealt()
+    pace = spans.block_bytes * spans.queue_depth * len(lengths) * 1e9 / float(lengths.sum())
+    setting = replace(setting, window_bytes=conditions.window_at(pace, path.round_trip_ns))
     seen = _seen(setting, path, conditions.session.commands, waits, spans, parts, weights)
     seen = replace(seen, line=lines.of_sender(conditions.busiest_sender), data_pdu_bytes=conditions.data_pdu_bytes)
     transfer_ns = seen.transfer_ns.value

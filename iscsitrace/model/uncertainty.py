@@ -302,7 +302,7 @@ class _Question:
         if is_slow and self._is_of_fit("c_bytes_per_s") and self._is_outside("delay_ns"):
             ratio = self._nearest("delay_ns") / max(self.setting.delay_ns, 1.0)
             found = self._predict(c_bytes_per_s=(self.setting.c_bytes_per_s or 0.0) * ratio)
-            why = "delay outside the fitted range: the receiver's rate may depend on it"
+            why = "delay outside the fitted range: the rate that windows leave may depend on it"
             yield Doubt(why, found.throughput_bytes_per_s)
 
     def _of_hosts(self) -> Iterator[Doubt]:

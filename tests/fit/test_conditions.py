@@ -109,6 +109,17 @@ def test_a_window_of_zero_bytes_is_unknown() -> None:
     assert with_senders({"rwnd_max_bytes": 0}).window_bytes is None
 
 
+def test_a_send_buffer_that_held_its_sender_longest_is_the_window() -> None:
+    def window(**columns: Any) -> int | None:
+        return with_senders({"rwnd_max_bytes": 200_000, "cwnd_limited_ns": 30, "rwnd_limited_ns": 10} | columns).window_bytes
+
+    level = {"sndbuf_level_bytes": 50_000}
+    assert window(**level, sndbuf_limited_ns=41) == 50_000
+    assert window(**level, sndbuf_limited_ns=40) == 200_000, "windows held it as long"
+    assert window(sndbuf_limited_ns=41) == 200_000, "too few stops to know its size"
+    assert window(**level, sndbuf_limited_ns=41, rwnd_max_bytes=20_000) == 20_000
+
+
 def test_statuses_of_writes_are_not_held() -> None:
     story = Story().tasks(8, READ, ("ack_wait", 16 * MS), operation="write", is_status_in_data=False)
     assert not conditions(story, "write").is_status_held

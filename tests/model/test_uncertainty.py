@@ -115,7 +115,7 @@ def test_a_slow_receiver_may_depend_on_the_delay() -> None:
     slow = fit(place(bound="receiver"), s_ns=exact(0.0, "assumed"), setting=replace(READ, service_ns=0.0))
     found = predict_with(replace(slow.setting, delay_ns=8.0 * MS), slow)
     assert periods_ms(found) == close(17, 17, 18)
-    assert found.doubts == ("delay outside the fitted range: the receiver's rate may depend on it",)
+    assert found.doubts == ("delay outside the fitted range: the rate that windows leave may depend on it",)
     assert not predict_with(slow.setting, slow).doubts
 
 
