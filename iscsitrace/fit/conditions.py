@@ -154,8 +154,8 @@ class Conditions:
         return bool(row["sndbuf_limited_ns"] > row["cwnd_limited_ns"] + (row["rwnd_limited_ns"] or 0))
 
     def window_at(self, bytes_per_s: float, round_trip_ns: float) -> int | None:
-        """The window that lets so much through. A program that waits for room in its send buffer is woken when a part of
-        it is free: less than the buffer is carried in an RTT.
+        """The window that lets so much through. A program that waits for room in its send buffer is woken when a part
+        of it is free: less than the buffer is carried in an RTT.
         """
         window = self.window_bytes
         if window is None or not self.is_held_by_buffer:

@@ -288,7 +288,7 @@ class Pdu:
 
 @dataclass(frozen=True)
 class LadderStretch:
-    """A stretch of time that is not transfer, and its part of the time breakdown."""
+    """A stretch of time, and its part of the time breakdown."""
 
     start_ns: int
     end_ns: int
@@ -324,7 +324,7 @@ class Ladder:
     """Packets without payload."""
     pdus: tuple[Pdu, ...]
     stretches: tuple[LadderStretch, ...]
-    """Stretches that are not transfer, in order of time; empty where the view has no time breakdown."""
+    """In order of time; empty where the view has no time breakdown."""
     cycles: tuple[str, ...]
     """Number and operation of each command."""
     sizes: tuple[int | None, ...]
@@ -451,7 +451,7 @@ def _title(opcode: int) -> str:
 
 
 def _stretches(budget: Table, view: View, middle: Span | None) -> tuple[tuple[LadderStretch, ...], dict[str, int]]:
-    """The stretches shown, without transfer; and the time of each part in the middle."""
+    """The stretches shown; and the time of each part in the middle."""
     rows = rows_of(budget, connection=view.connection)
     parts_ns: dict[str, int] = {}
     shown = [(view.start_ns, view.end_ns)]
@@ -459,13 +459,10 @@ def _stretches(budget: Table, view: View, middle: Span | None) -> tuple[tuple[La
         sums = over_time(rows, np.array(middle))[:, 0]
         parts_ns = {PARTS[place]: int(sums[place]) for place in np.argsort(-sums, kind="stable") if sums[place]}
         shown = [(view.start_ns, middle[0]), (middle[1], view.end_ns)]
-    others = rows.select(rows.raw("part") != PARTS.index("transfer"))
     found = [
         LadderStretch(max(int(start), low), min(int(end), high), str(part))
         for low, high in shown
-        for start, end, part in zip(
-            others.raw("time_first_ns"), others.raw("time_last_ns"), others["part"], strict=True
-        )
+        for start, end, part in zip(rows.raw("time_first_ns"), rows.raw("time_last_ns"), rows["part"], strict=True)
         if start < high and end > low
     ]
     return tuple(found), parts_ns

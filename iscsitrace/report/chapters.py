@@ -134,7 +134,10 @@ def opening(
         facts=tuple(_facts(trace, rows, subject.commands(trace), subject.time, yardsticks)),
         label=subject.label,
         peers=_peers(trace, subject, rows),
-        breakdowns=(*places.breakdown(trace, subject.sessions, subject.label), *breakdown(subject.label, subject.time, subject.findings)),
+        breakdowns=(
+            *places.breakdown(trace, subject.sessions, subject.label),
+            *breakdown(subject.label, subject.time, subject.findings),
+        ),
         findings=first_findings(subject, told),
         failure=failure_facts(trace, subject),
         timeline=timeline,

@@ -175,18 +175,37 @@ def of_session(trace: TraceTables, session: int, name: str, *, has_others: bool 
     return Section(TITLE, (first, *([gains] if gains else []), *model_fit.blocks(fitted)), "model")
 
 
+_LIMITS: Final = {
+    "line": "the line limits them",
+    "window": "a window in each RTT limits them",
+    "receiver": "windows limit them",
+}
+_DESCRIBED: Final = 0.2
+"""A model whose period is farther from the measured one does not describe the commands."""
+
+
 def _sentence(found: Fit) -> str:
+    """The model's period of most commands, the measured one, and what it is made of, or what limits it."""
+    place = max(range(len(found.points)), key=lambda each: found.points[each].cycle_count)
+    point, model_ns = found.points[place], found.models_ns[place]
     setting = found.setting
     terms = [f"{found.k.value:.2f} x {wording.time(found.d_ns.value)}"]
     if found.s_ns.value > 0:
-        terms.append(f"{wording.time(found.s_ns.value)} service")
+        terms.append(f"{wording.time(found.s_ns.value)} of hosts and pauses")
     if found.c_bytes_per_s:
         passing_ns = setting.block_bytes / found.c_bytes_per_s.value * 1e9
         terms.append(f"{wording.time(passing_ns)} for {wording.size(setting.block_bytes)} on the line")
     if setting.ack_delay_ns:
         terms.append(f"{wording.time(setting.ack_delay_ns)}")
     formula = "k·d + s + B/C" + (" + ACK delay" if setting.ack_delay_ns else "")
-    return f"One {setting.operation} takes {formula} = {' + '.join(terms)}."
+    of_one = f"{formula} = {' + '.join(terms)}"
+    count = point.outstanding
+    what = f"from one {setting.operation} to the next" if count == 1 else f"for {count} {setting.operation}s in flight"
+    why = _LIMITS.get(point.seen.bound, of_one)
+    head = (
+        "The model" if abs(found.residuals[place]) <= _DESCRIBED else "The model does not describe these commands: it"
+    )
+    return f"{head} has {wording.time(model_ns)} {what}, {wording.time(point.period_ns)} were measured: {why}."
 
 
 def _gains(asked: WhatIf | None) -> Grid | None:

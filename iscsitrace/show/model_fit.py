@@ -92,7 +92,7 @@ def parameters(result: Fit, caption: str, *, is_guarded: bool = False) -> Grid:
         row("k", "one-way delays per command", of_legs, result.k, 1, "{:.2f}", ""),
         row("d", "one-way delay", _delays(result), result.d_ns, 1e6, "{:.3f}", "ms"),
         # of a service time that is nearly nothing, the interval says enough where it is short beside the period
-        row("s", "service time of target and hosts", "", result.s_ns, 1e6, "{:.3f}", "ms", POOR * period_ns),
+        row("s", "time of target, hosts and pauses", "", result.s_ns, 1e6, "{:.3f}", "ms", POOR * period_ns),
     ]
     if c := result.c_bytes_per_s:
         rows.append(row("C", "TCP throughput of the line", _stretches(result), c, 1e6, "{:.2f}", "MB/s"))

@@ -111,7 +111,9 @@ def test_a_window_of_zero_bytes_is_unknown() -> None:
 
 def test_a_send_buffer_that_held_its_sender_longest_is_the_window() -> None:
     def window(**columns: Any) -> int | None:
-        return with_senders({"rwnd_max_bytes": 200_000, "cwnd_limited_ns": 30, "rwnd_limited_ns": 10} | columns).window_bytes
+        return with_senders(
+            {"rwnd_max_bytes": 200_000, "cwnd_limited_ns": 30, "rwnd_limited_ns": 10} | columns
+        ).window_bytes
 
     level = {"sndbuf_level_bytes": 50_000}
     assert window(**level, sndbuf_limited_ns=41) == 50_000

@@ -474,8 +474,17 @@ def test_ladder_puts_packets_between_hosts_and_tap() -> None:
     assert [(stretch.start_ns, stretch.end_ns, stretch.part) for stretch in found.stretches] == [
         (10 * MS, 18 * MS, "propagation"),
         (18 * MS, 20 * MS, "target_service"),
+        (20 * MS, 24 * MS, "transfer"),
         (24 * MS, 30 * MS, "initiator_think"),
     ]
+
+
+def test_a_ladder_has_no_breakdown_where_there_is_none() -> None:
+    """The time behind the last command is no transfer."""
+    (axes,) = drawn(ladder, ladder_of(BUDGET[:3])).axes
+    column = [patch for patch in axes.patches if isinstance(patch, Rectangle)]
+    # from 10 to 24 ms of a view that lasts to 30
+    assert max(patch.get_y() + patch.get_height() for patch in column) == pytest.approx(24 - 9)
 
 
 def test_a_long_ladder_names_what_it_leaves_out() -> None:

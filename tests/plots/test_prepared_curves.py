@@ -378,6 +378,7 @@ def test_waits_of_a_ladder_are_those_of_its_connection_cut_to_the_view() -> None
     found, _ = ladder._stretches(table("budget", *rows), View(0, 100, 200, (0,)), None)
     assert [(each.start_ns, each.end_ns, each.part) for each in found] == [
         (100, 110, "propagation"),
+        (110, 120, "transfer"),
         (190, 200, "target_service"),
     ]
 

@@ -40,12 +40,31 @@ def parameters(found: Fit) -> Grid:
     return model_fit.parameters(found, "")
 
 
+def at_point(found: Fit, bound: str = "cycle", *, depth: int = 1, residual: float = 0.0) -> Fit:
+    seen = Seen(bound, None, None, exact(1.0), 0.0, ())
+    setting = replace(found.setting, queue_depth=depth)
+    point = Point("p", 0, setting, 10.0 * MS * (1 + residual), 0.0, 6_553_600, 9, {}, {}, exact(4.0 * MS), seen)
+    return replace(found, points=(point,), models=(TEN_MS,), residuals=(residual,))
+
+
 def test_the_sentence_has_the_terms_that_there_are() -> None:
-    start = "One read takes k·d + s + B/C = 2.00 x 4.0 ms"
-    assert _sentence(fit()) == f"{start} + 1.0 ms service + 1.0 ms for 64 KiB on the line."
-    assert _sentence(fit(replace(SETTING, service_ns=0.0, c_bytes_per_s=None))) == f"{start}."
+    start = "The model has 10.0 ms from one read to the next, 10.0 ms were measured: k·d + s + B/C = 2.00 x 4.0 ms"
+    assert _sentence(at_point(fit())) == f"{start} + 1.0 ms of hosts and pauses + 1.0 ms for 64 KiB on the line."
+    assert _sentence(at_point(fit(replace(SETTING, service_ns=0.0, c_bytes_per_s=None)))) == f"{start}."
     delayed = fit(replace(SETTING, service_ns=0.0, ack_delay_ns=40.0 * MS, c_bytes_per_s=None))
-    assert _sentence(delayed) == "One read takes k·d + s + B/C + ACK delay = 2.00 x 4.0 ms + 40.0 ms."
+    assert _sentence(at_point(delayed)).endswith(" measured: k·d + s + B/C + ACK delay = 2.00 x 4.0 ms + 40.0 ms.")
+
+
+def test_the_sentence_names_the_limit_of_commands_in_flight_together() -> None:
+    assert _sentence(at_point(fit(), "window", depth=4)) == (
+        "The model has 10.0 ms for 4 reads in flight, 10.0 ms were measured: a window in each RTT limits them."
+    )
+
+
+@pytest.mark.parametrize(("residual", "is_described"), [(0.2, True), (0.21, False), (-0.21, False)])
+def test_the_sentence_says_where_the_model_is_far_from_the_packets(residual: float, is_described: bool) -> None:
+    sentence = _sentence(at_point(fit(), residual=residual))
+    assert sentence.startswith("The model does not describe these commands: it has 10.0 ms ") == (not is_described)
 
 
 def test_parameters_have_the_ends_of_their_intervals_and_their_source() -> None:
@@ -53,7 +72,7 @@ def test_parameters_have_the_ends_of_their_intervals_and_their_source() -> None:
     assert found.rows == (
         ("k", "one-way delays per command; 2 from its parts", "2.00", "1.90", "2.13", "", SOURCES["fit"]),
         ("d", "one-way delay", "4.000", "3.000", "5.000", "ms", SOURCES["given"]),
-        ("s", "service time of target and hosts", "1.000", "1.000", "1.000", "ms", SOURCES["fit"]),
+        ("s", "time of target, hosts and pauses", "1.000", "1.000", "1.000", "ms", SOURCES["fit"]),
         ("C", "TCP throughput of the line", "65.54", "65.54", "65.54", "MB/s", SOURCES["packets"]),
     )
     # units are exact: ms and MB/s

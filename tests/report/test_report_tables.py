@@ -377,7 +377,8 @@ def test_the_model(uneven: Path) -> None:
     assert [row[:2] for row in found["Commands left out"][1]] == left
     k, d_ns, s_ns, c = (document[key]["value"] for key in ("k", "d_ns", "s_ns", "c_bytes_per_s"))
     passing_us = 65_536 / c * 1e6
-    sentence = f"= {k:.2f} x {d_ns / 1e6:.1f} ms + {s_ns / 1e3:.0f} µs service + {passing_us:.0f} µs for 64 KiB on"
+    terms = f"{k:.2f} x {d_ns / 1e6:.1f} ms + {s_ns / 1e3:.0f} µs of hosts and pauses"
+    sentence = f"= {terms} + {passing_us:.0f} µs for 64 KiB on"
     assert sentence in shown
 
 

@@ -294,16 +294,13 @@ def _draw_stretches(axes: Axes, ladder: Ladder, time: TimeAxis) -> None:
     view = ladder.view
     place, width = _COLUMN
     axes.text(place, time.at(view.start_ns), "time breakdown", ha="left", va="bottom", fontsize=8)
-    axes.barh(
-        time.at((view.start_ns + view.end_ns) // 2), width, left=place,
-        height=time.at(view.end_ns) - time.at(view.start_ns), color=BY_NAME["transfer"].color, label="transfer",
-    )  # fmt: skip
-    named = set()
-    for number, stretch in enumerate(ladder.stretches):
+    named = set[str]()
+    for stretch in ladder.stretches:
         start, end = time.at(stretch.start_ns), time.at(stretch.end_ns)
         part = BY_NAME[stretch.part]
-        label = "idle span at the tap" if number == 0 else None
-        axes.fill_between([0, 1], start, end, color="#efefef", linewidth=0, label=label, zorder=0)
+        if part.name != "transfer":
+            label = None if named - {"transfer"} else "idle span at the tap"
+            axes.fill_between([0, 1], start, end, color="#efefef", linewidth=0, label=label, zorder=0)
         axes.barh(
             (start + end) / 2,
             width,
