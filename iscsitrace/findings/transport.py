@@ -72,6 +72,12 @@ def _row(subject: Session, held: Callable[[Facts], Array]) -> dict[str, Any]:
     return subject.facts.table("senders").row(row)
 
 
+_EVIDENCE: Final = (
+    "The packets that ended the three longest waits; where one wait follows upon another, the commands that waited "
+    "longest. The share is the time waited."
+)
+
+
 # --- receive_window_small and receiver_stalled
 
 
@@ -140,7 +146,7 @@ RECEIVE_WINDOW_SMALL: Final = Problem(
     meaning="The sender has data, but the receiver's TCP window is full: it is smaller than the bandwidth-delay "
     "product (line rate times RTT).",
     condition=f"Receive window takes {WORTH}, and the window never shrank below a segment (or its scale is unknown).",
-    evidence="The first packets after the three longest waits. The share is the time waited.",
+    evidence=_EVIDENCE,
     example="The initiator's TCP receive window (128 KiB) was full for 2.1 s.",
     # the bandwidth-delay product is 320 KB
     shown_by=f"read --block-size 1M --bytes 32M --queue-depth 4 --set receive-buffer=128K {WAN}",
@@ -183,7 +189,7 @@ RECEIVER_STALLED: Final = Problem(
     name="receiver_stalled",
     meaning="The receiver's TCP window closes: its program reads the socket late.",
     condition=f"Receive window takes {WORTH}, and the advertised window shrank below a full segment.",
-    evidence="The first packets after the three longest waits. The share is the time waited.",
+    evidence=_EVIDENCE,
     example="The initiator read its socket late: its TCP receive window shrank to 56 bytes.",
     # an initiator that reads its socket 40 ms late, or at once; without SACK no probe looks like a loss meanwhile
     shown_by=f"read --block-size 1M --bytes 16M --queue-depth 4 --set receive-buffer=256K --set sack=no {WAN} "
@@ -355,7 +361,7 @@ CONGESTION_WINDOW_SMALL: Final = Problem(
     "smaller than the bandwidth-delay product, in slow start or after losses.",
     condition=f"Congestion window takes {WORTH}, with fewer than {RESTARTS} restarts after idle periods. A limit where "
     "the sender lost no packets.",
-    evidence="The first packets after the three longest waits. The share is the time waited.",
+    evidence=_EVIDENCE,
     example="The target's packets were lost 205 times, and its TCP (Reno) slowed down.",
     # Reno that loses one packet in a hundred, or none; slow start takes 30 ms of either
     shown_by=f"read --block-size 256K --bytes 32M --queue-depth 8 --loss 1% --congestion-control reno {WAN}",
@@ -405,7 +411,7 @@ SEND_BUFFER_SMALL: Final = Problem(
     "after several ACKs: the send buffer of its socket is full. A congestion window grows, and lets data out with "
     "each ACK (BBR's need not grow).",
     condition=f"Send buffer takes {WORTH}.",
-    evidence="The first packets after the three longest waits. The share is the time waited.",
+    evidence=_EVIDENCE,
     example="The target's send buffer was full: its bytes in flight stopped at 128 KiB or less, below the receive "
     "window. The bandwidth-delay product is 299 KiB (38.3 MB/s x 8.0 ms).",
     # what fits into 128 KiB, or 6 MiB

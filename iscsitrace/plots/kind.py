@@ -297,7 +297,8 @@ def _left_out(seen: View) -> Iterable[str]:
     """What a view omits that begins with the first data command, and how to see it."""
     parts = [f"{duration(ns)} {name}" for ns, name in zip(seen.left_out_ns, ("before", "after"), strict=True) if ns]
     if parts:
-        yield f"only the time of the reads and writes: {' and '.join(parts)} left out (--from 0s shows all)"
+        until_s = -(-(seen.end_ns + seen.left_out_ns[1] - seen.origin_ns) // 1_000_000_000)
+        yield f"only the time of the commands: {' and '.join(parts)} left out (--from 0s --to {until_s}s shows all)"
 
 
 def whole_session(name: str) -> Callable[[Examples], Iterable[tuple[str, Zoom]]]:

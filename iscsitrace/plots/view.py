@@ -59,7 +59,9 @@ class View:
     cycles: range | None = None
     """The requested commands."""
     left_out_ns: tuple[int, int] = (0, 0)
-    """Time of the subject before and after the view that was left out without a request."""
+    """Time of the subject before and after the view that was left out without a request; of a view of commands only
+    what is longer than the view.
+    """
 
     @property
     def connection(self) -> int:
@@ -131,7 +133,15 @@ def of_tasks(
     if in_flight_until_ns is not None:
         end_ns = max(end_ns, int(in_flight_until_ns[keep].max()))
     start_ns, end_ns = _times(cycles, zoom, start_ns, end_ns, in_flight_until_ns)
-    return View(origin_ns, start_ns, end_ns, numbers, zoom.session, _direction(rows, zoom), zoom.cycles)
+    left_out_ns = 0, 0
+    if not zoom.has_times and zoom.cycles is None:
+        # a login, or a logout, is no matter
+        first_ns, last_ns = min(row["time_first_ns"] for row in rows), max(row["time_last_ns"] for row in rows)
+        before_ns, after_ns = (
+            each if each > end_ns - start_ns else 0 for each in (start_ns - first_ns, last_ns - end_ns)
+        )
+        left_out_ns = before_ns, after_ns
+    return View(origin_ns, start_ns, end_ns, numbers, zoom.session, _direction(rows, zoom), zoom.cycles, left_out_ns)
 
 
 def of_streams(connections: Table, cycles: Table, zoom: Zoom, origin_ns: int) -> View:

@@ -152,9 +152,8 @@ def first_findings(subject: Subject, told: Findings) -> tuple[FoundProblem, ...]
 
 def told(subject: Subject, remedies: Remedies) -> Findings:
     """Its findings; ``remedies`` are those that the report has said before."""
-    return remedies.told(
-        subject.findings, subject.label, subject.sessions, has_broken=broke(subject.findings) is not None
-    )
+    has_other = broke(subject.findings) is not None or subject.headline.kind == "healthy"
+    return remedies.told(subject.findings, subject.label, subject.sessions, is_only_told=has_other)
 
 
 def findings(lead: Subject, first: Findings, rest: Iterable[Subject], remedies: Remedies) -> Section:
@@ -218,7 +217,9 @@ def _facts(
         # all of them, as summary counts: one without a status is the slowest there is
         commands = wording.count(len(moved_data), "read or write", "reads and writes")
         word = "I/O" if asked.word == workload.MIXED else asked.word
-        found.append(Fact("Workload", f"{wording.size(asked.block_bytes)} {word}s", f"{depth}, {commands}"))
+        found.append(
+            Fact("Workload", f"{wording.size(asked.block_bytes)} {word}s", f"{depth}, medians by bytes; {commands}")
+        )
     waited = waited.select(is_moving)
     latency = waited.select(is_whole | waited.is_open).percentiles
     if latency["p50"] is not None:

@@ -59,8 +59,8 @@ def _share_of(finding: Finding, sessions: Sequence[int]) -> str:
     return f"of the time of session {finding.sessions[0]}" if is_of_one else "of the time"
 
 
-def _is_advised(finding: Finding, has_broken: bool) -> bool:
-    return not has_broken or finding.rank == "failure" or finding.is_problem
+def _is_advised(finding: Finding, is_only_told: bool) -> bool:
+    return not is_only_told or finding.rank == "failure" or finding.is_problem
 
 
 REFERENCE: Final = "See "
@@ -75,11 +75,12 @@ class Remedies:
         self._gains: set[tuple[str, str]] = set()
 
     def told(
-        self, findings: Sequence[Finding], label: str, sessions: Sequence[int] = (), *, has_broken: bool = False
+        self, findings: Sequence[Finding], label: str, sessions: Sequence[int] = (), *, is_only_told: bool = False
     ) -> Findings:
         """Findings of ``label``; of a story of several ``sessions``, a share may be of one.
 
-        Where something ``has_broken``, that and other problems have advice: what limits healthy I/O is only told.
+        Where something broke, that and other problems have advice: then what limits the I/O ``is_only_told``, and so it
+        is in a report on healthy I/O.
         """
         return Findings(
             tuple(
@@ -89,7 +90,7 @@ class Remedies:
                     cost=each.cost_in_words,
                     text=each.text,
                     steps=tuple(Step(*step) for step in self.steps(each, label))
-                    if _is_advised(each, has_broken)
+                    if _is_advised(each, is_only_told)
                     else (),
                     display_filter=each.display_filter or "",
                     of=_share_of(each, sessions),
@@ -374,7 +375,7 @@ def _findings(
     has_shares = any(each.share and each.rank != "failure" for each in findings)
     return Section(
         f"Findings of {label}" + (", in percent of the I/O time" if has_shares else ""),
-        (remedies.told(findings, label, sessions, has_broken=broke(every) is not None),),
+        (remedies.told(findings, label, sessions, is_only_told=broke(every) is not None),),
     )
 
 

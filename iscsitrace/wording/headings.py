@@ -252,6 +252,10 @@ WORDS: Final[dict[str, str]] = {
     "spurious": "retransmitted without need: the bytes had arrived",
     "long recovery": "a recovery of TCP that lasts 200 ms or more, as the event recovery has it",
     "reinstated": "ended, while it was still open, by a login with the same names and ISID; said of a session",
+    "command window": "the commands that the target accepts, up to MaxCmdSN; past it the initiator has to wait",
+    "excluded": "time from the first command to the last status that is no I/O time: idle, a device scan, flushes",
+    "NOP": "a ping: a NOP-Out that asks for a NOP-In, or the other way round; export --tables nops lists them",
+    "ping": "a NOP-Out that asks for a NOP-In, or the other way round; export --tables nops lists them",
     "KiB": "1,024 bytes",
     "MiB": "1,048,576 bytes",
 }

@@ -46,13 +46,25 @@ def test_a_connection_is_drawn_while_it_reads_and_says_what_it_leaves_out(late: 
     start_ns, end_ns = late.cycles.raw("command_first_ns").min(), late.cycles["status_ns"].max()
     assert start_ns - found.view.start_ns == found.view.end_ns - end_ns == int(0.04 * (end_ns - start_ns))
     before, after = (f"{ns / SECOND:.3g} s" for ns in found.view.left_out_ns)
+    until_s = -(-(late.inputs[0]["time_last_ns"] - late.inputs[0]["time_first_ns"]) // SECOND)
     assert (
-        f"only the time of the reads and writes: {before} before and {after} after left out (--from 0s shows all)"
-        in found.notes
+        f"only the time of the commands: {before} before and {after} after left out (--from 0s --to {until_s}s shows "
+        "all)" in found.notes
     )
     whole = drawing(late, kind, time_from_ns=0)
     assert whole.view.start_ns == late.inputs[0]["time_first_ns"]
     assert not any("left out" in note for note in whole.notes)
+
+
+def test_commands_leave_out_what_is_longer_than_they_are_and_say_so(late: TraceTables) -> None:
+    """40 reads of less than a second: 3 s before them, and 2 s after."""
+    found = drawing(late, "latency")
+    before_ns, after_ns = found.view.left_out_ns
+    assert found.view.start_ns - before_ns == late.inputs[0]["time_first_ns"]
+    assert found.view.end_ns + after_ns == late.inputs[0]["time_last_ns"]
+    assert any("3 s before and 2 s after left out (--from 0s --to 6s shows all)" in note for note in found.notes)
+    asked = drawing(late, "latency", time_from_ns=0)
+    assert asked.view.left_out_ns == (0, 0)
 
 
 @pytest.mark.parametrize("kind", kinds.NAMES)

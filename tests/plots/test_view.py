@@ -112,9 +112,12 @@ def test_tasks_are_shown_from_the_first_command_to_the_last_status_or_command() 
     def tasks(cycles: Table = CYCLES, **zoom: Any) -> View:
         return view.of_tasks(CONNECTIONS, cycles, Zoom(**zoom), 7)
 
-    assert tasks() == View(7, 1_000, 2_000, (0, 1, 2), None, to_target=False)
-    assert tasks(session=0) == View(7, 1_000, 1_300, (0, 1), 0, to_target=False)
-    assert tasks(connection=2) == View(7, 2_000, 2_001, (2,), None, to_target=True)
+    # what is left out is longer than what is shown
+    assert tasks() == View(7, 1_000, 2_000, (0, 1, 2), None, to_target=False, left_out_ns=(0, 8_002))
+    assert tasks(time_from_ns=5).left_out_ns == (0, 0)
+    assert tasks(session=0) == View(7, 1_000, 1_300, (0, 1), 0, to_target=False, left_out_ns=(1_000, 8_701))
+    found = tasks(connection=2)
+    assert found == View(7, 2_000, 2_001, (2,), None, to_target=True, left_out_ns=(1_800, 8_001))
     for zoom, scope in (({}, "the capture"), ({"session": 1}, "session 1"), ({"connection": 2}, "connection 2")):
         with pytest.raises(InputInvalid, match=f"^nothing to draw: {scope} has no SCSI commands$"):
             tasks(table("cycles"), **zoom)

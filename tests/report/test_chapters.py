@@ -176,7 +176,7 @@ def test_sizes_are_those_of_complete_transfers_and_all_count() -> None:
         read(0, 1, is_complete=False), read(0, 1, data_bytes=0), read(0, 1, operation="inquiry", is_read=False),
     ]  # fmt: skip
     found = facts([{"connection": 3}], TWENTY + others)
-    assert found["Workload"] == ("64 KiB reads", "queue depth 1, 22 reads and writes")
+    assert found["Workload"] == ("64 KiB reads", "queue depth 1, medians by bytes; 22 reads and writes")
     # nearest rank: the 10th, the 19th and the 20th; of 20 the 99th percentile is the maximum
     assert found["Latency"] == (
         "10.0 ms p50",

@@ -162,7 +162,7 @@ def test_the_bar_adds_up_and_marks_the_limiter(document: Document, parsed: Page)
 def test_the_facts_are_those_of_the_conversation(parsed: Page) -> None:
     facts = {name.words: value.words for name, value in zip(parsed.all("dt"), parsed.all("dd"), strict=True)}
     assert facts["RTT"].startswith("16.0 ms")
-    assert facts["Workload"] == "64 KiB reads queue depth 1, 31 reads and writes"
+    assert facts["Workload"] == "64 KiB reads queue depth 1, medians by bytes; 31 reads and writes"
     # 16 ms RTT, and 64 KiB at 1 Gbit/s in half a millisecond
     assert facts["Latency"].startswith("16.")
 

@@ -182,7 +182,7 @@ def test_the_facts(mixed: tuple[Path, Tables]) -> None:
     cycles = [row for row in json_of("cycles", capture)["cycles"] if row["session"] == lead["session"]]
     moving = [row for row in cycles if row["operation"] in ("read", "write")]
     assert facts["Workload"].startswith("64 KiB I/Os")
-    assert f"queue depth 4, {len(moving)} reads and writes" in facts["Workload"]
+    assert f"queue depth 4, medians by bytes; {len(moving)} reads and writes" in facts["Workload"]
     ordered = sorted(row["latency_ns"] for row in moving)
     p50, p95, most = (f"{(nearest(ordered, percent) or 0) / 1e6:.1f} ms" for percent in (50, 95, 100))
     # too few for a 99th percentile
@@ -202,7 +202,7 @@ def test_commands_without_a_status_are_part_of_the_workload() -> None:
     sample = Path(__file__).parents[2] / "samples/black-out-and-relogin/capture.pcapng.gz"
     reads = [row for row in json_of("cycles", sample)["cycles"] if row["operation"] == "read"]
     assert any(row["status"] is None for row in reads)
-    assert f"Workload: 16 KiB reads (queue depth 1, {len(reads)} reads and writes)" in report(sample)
+    assert f"Workload: 16 KiB reads (queue depth 1, medians by bytes; {len(reads)} reads and writes)" in report(sample)
 
 
 # --- sections
