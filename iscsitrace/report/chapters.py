@@ -54,8 +54,8 @@ def _facts_of(trace: TraceTables, subject: Subject, failure: Finding) -> Iterato
         )
     if failure.cost_ns is not None:
         # a stop without I/O lies outside of the I/O time
-        has_share = failure.share is not None and failure.share < 1
-        share = f"{wording.percent(failure.share)} of the I/O time" if has_share else ""
+        known_share = failure.share if failure.share is not None and failure.share < 1 else None
+        share = "" if known_share is None else f"{wording.percent(known_share)} of the I/O time"
         yield Fact("Time lost", wording.time(failure.cost_ns), share)
     yield Fact("Affected", _numbers("session", subject.sessions) or subject.label, _numbers("LUN", failure.luns))
     waiting = in_flight(trace, subject.sessions, failure.spans)
