@@ -235,3 +235,15 @@ def test_a_ladder_shows_a_round_trip_around_its_command_at_most(
     trace = SimpleNamespace(**tables, table=lambda name: tables.get(name, table(name)))
     seen = ladder.KIND.view(cast(Any, trace), Zoom(cycles=range(1), **zoom), 0)
     assert (seen.start_ns, seen.end_ns) == pytest.approx([each * MS for each in shown_ms], abs=2)
+
+
+def test_a_ladder_shows_times_that_are_asked_for_without_a_command() -> None:
+    """Where no command was in flight, too: pings."""
+    row = connection(1, 0, 0, 1) | {"time_first_ns": 0, "time_last_ns": 500 * MS}
+    read = {"cycle": 0, "connection": 1, "command_first_ns": 10 * MS, "status_ns": 110 * MS, "operation": "read"}
+    tables = {"connections": table("connections", row), "cycles": table("cycles", read)}
+    trace = SimpleNamespace(**tables, table=lambda name: tables.get(name, table(name)))
+    for from_ms, to_ms in ((50, 300), (200, 400)):
+        zoom = Zoom(time_from_ns=from_ms * MS, time_to_ns=to_ms * MS)
+        seen = ladder.KIND.view(cast(Any, trace), zoom, 0)
+        assert (seen.start_ns, seen.end_ns, seen.cycles) == (from_ms * MS, to_ms * MS, None)

@@ -82,6 +82,8 @@ def title(ladder: Ladder) -> str:
     named = [
         f"{name} {size(amount)}" if amount else name for name, amount in zip(ladder.cycles, ladder.sizes, strict=True)
     ]
+    if not named:
+        return "Packets between initiator and target, no command"
     if len(named) > 3:
         return f"Packets between initiator and target, commands {named[0]} to {named[-1]}"
     return f"Packets between initiator and target, command {', '.join(named)}"
@@ -329,13 +331,14 @@ def prepare(trace: TraceTables, view: View, detail: Detail) -> Ladder:
 
 
 def _view(trace: TraceTables, zoom: Zoom, origin_ns: int) -> View:
-    """One connection during the requested commands, else during the slowest command."""
-    if zoom.cycles is None:
+    """One connection during the requested commands or times, else during the slowest command."""
+    has_times = zoom.time_from_ns is not None or zoom.time_to_ns is not None
+    if zoom.cycles is None and not has_times:
         among = view_of_commands(trace, zoom, origin_ns)
         number = ladder_columns.slowest(trace.cycles, waits.of_trace(trace.table), among)
         zoom = replace(zoom, cycles=range(number, number + 1))
     seen = view_of_connection(trace, zoom, origin_ns)
-    return seen if zoom.time_from_ns is not None or zoom.time_to_ns is not None else _close(trace, seen)
+    return seen if has_times else _close(trace, seen)
 
 
 def _close(trace: TraceTables, seen: View) -> View:
