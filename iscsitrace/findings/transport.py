@@ -412,7 +412,7 @@ SEND_BUFFER_SMALL: Final = Problem(
     "each ACK (BBR's need not grow).",
     condition=f"Send buffer takes {WORTH}.",
     evidence=_EVIDENCE,
-    example="The target's send buffer was full: its bytes in flight stopped at 128 KiB or less, below the receive "
+    example="The target's send buffer was full: its bytes in flight typically stopped at 128 KiB, below the receive "
     "window. The bandwidth-delay product is 299 KiB (38.3 MB/s x 8.0 ms).",
     # what fits into 128 KiB, or 6 MiB
     shown_by=f"read --block-size 1M --bytes 32M --queue-depth 4 --set send-buffer=128K {WAN}",

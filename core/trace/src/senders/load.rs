@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::histogram::Histogram;
 use super::observation::Observation;
+use super::sent_clock::TICK_NS;
 use crate::tables::{NULL_NS, RttWindow, RttWindows, SenderRow};
 
 /// The length of a window, from a multiple of it on.
@@ -83,14 +84,22 @@ impl Load {
         self.senders[direction].deliver(time_ns, bytes);
     }
 
-    /// A sender sends with nothing in flight at the tap, and the last ACK to it passed at `acknowledged_ns`: what comes sooner
-    /// than an RTT to the sender, `path_ns` at its least, after that was in flight beside what it acknowledged. Packets of others
-    /// may be between them in a queue.
+    /// A packet passed with nothing in flight at the tap, `since_ns` after the last ACK to its sender. What the sender sent
+    /// before that ACK reached it was in flight beside what it acknowledged: the packet was `late_ns` later than the path takes
+    /// at its least, `path_ns` to the sender and back; where that is not known, it took as long as was last measured.
     #[inline]
-    pub fn resume(&mut self, direction: usize, time_ns: i64, acknowledged_ns: Option<i64>, path_ns: Option<i64>) {
-        let least_ns = path_ns.map(|path_ns| if path_ns > 0 { path_ns.max(QUEUE_MIN_NS) } else { 0 });
-        let since_ns = acknowledged_ns.map(|acknowledged_ns| time_ns.saturating_sub(acknowledged_ns));
-        if least_ns.zip(since_ns).is_none_or(|(least_ns, since_ns)| since_ns >= least_ns) {
+    pub fn resume(
+        &mut self,
+        direction: usize,
+        time_ns: i64,
+        since_ns: Option<i64>,
+        path_ns: Option<i64>,
+        late_ns: Option<i64>,
+    ) {
+        let answer_ns =
+            path_ns.zip(late_ns).map(|(path_ns, late_ns)| path_ns.saturating_add(late_ns).saturating_sub(TICK_NS));
+        let answer_ns = if path_ns == Some(0) { path_ns } else { answer_ns.or(self.legs_ns[direction]) };
+        if answer_ns.zip(since_ns).is_none_or(|(answer_ns, since_ns)| since_ns >= answer_ns) {
             self.senders[direction].resume(time_ns);
         }
     }

@@ -196,9 +196,10 @@ impl SenderPair {
             let state = self.senders[own].state();
             if state.owin <= i64::from(seen.length) {
                 let acknowledged_ns = state.last_ack.map(|ack| ack.answer.ack_ns(delays.to_sender_ns));
-                let path_ns = self.legs_ns()[own];
-                self.load.resume(own, seen.time_ns, acknowledged_ns, path_ns);
-                if let Some(late_ns) = self.senders[own].late_ns().filter(|_| seen.class == SegmentClass::New) {
+                let since_ns = acknowledged_ns.map(|acknowledged_ns| seen.time_ns.saturating_sub(acknowledged_ns));
+                let late_ns = self.senders[own].late_ns().filter(|_| seen.class == SegmentClass::New);
+                self.load.resume(own, seen.time_ns, since_ns, self.legs_ns()[own], late_ns);
+                if let Some(late_ns) = late_ns {
                     self.load.arrive_late(seen.time_ns, late_ns);
                 }
             }

@@ -13,7 +13,7 @@ impl Sender {
             to_target: self.is_from_client,
             has_super_segments: self.flight.size().has_super_segments(),
             owin_max_bytes: self.owin_max,
-            sndbuf_level_bytes: self.pauses.buffer_level().unwrap_or(NULL_NS),
+            sndbuf_level_bytes: self.pauses.buffer_level().map_or(NULL_NS, |level| level.min(self.owin_max)),
             rwnd_min_bytes: least.map_or(NULL_NS, |window| window << self.scale.inferred()),
             rwnd_max_bytes: largest.map_or(NULL_NS, |window| window << self.scale.inferred()),
             window_full_ns: self.times.full_ns,
