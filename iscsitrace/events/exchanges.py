@@ -125,7 +125,8 @@ def _task_management(capture: EventSource) -> Batch:
     operations[has_cycle] = [operation_name(name) for name in cycles.select(places)["operation"].tolist()]
     # how long the command had waited, in tenths of a second, so that commands of one batch have one text
     waits = np.full(len(rows), -1, dtype=np.int64)
-    waits[has_cycle] = (rows.raw("request_ns")[has_cycle] - cycles.raw("command_first_ns")[places]) // 100_000_000
+    waited_ns = rows.raw("request_ns")[has_cycle] - cycles.raw("command_first_ns")[places]
+    waits[has_cycle] = (waited_ns + 50_000_000) // 100_000_000
     has_answer = known(rows, "response_ns")
 
     def word(function: str, operation: str, wait: int, has_response: bool, response: str) -> str:

@@ -131,6 +131,22 @@ def sentence_of(each: Violated, start_ns: int, what: str = "") -> str:
     return f"{what or each.what} (rule {each.rule.name}, {each.rule.often(each.count, first)})."
 
 
+def told(history: History, each: Violated) -> str:
+    """The same; and whose tag an answer with an unknown one has with its bytes in reverse (rule T2), if that is of a
+    command without a status.
+    """
+    if each.rule.name != "T2" or each.seen is None:
+        return sentence_of(each, history.start_ns)
+    tag, cycles = int.from_bytes(each.seen.to_bytes(4, "little")), history.cycles
+    which = (cycles.raw("connection") == each.connection) & (cycles.raw("initiator_task_tag") == tag)
+    which &= ~known(cycles, "status_ns") & (tag != each.seen)
+    if not which.any():
+        return sentence_of(each, history.start_ns)
+    commands = statuses.in_words(cycles.select(which))
+    whose = f"in reverse its bytes are {tag:#010x}, the tag of {commands} without a status"
+    return sentence_of(each, history.start_ns, f"{each.what}; {whose}")
+
+
 def loses_data(found: Sequence[Violated]) -> bool:
     """Whether data that were reported as written are lost."""
     return any(each.rule.name == DATA_LOSS for each in found)
@@ -209,7 +225,7 @@ def _sentence(history: History, worst: Violated, answer: dict[str, Any] | None) 
     if frame := _limit_frame(history, worst):
         return sentence_of(worst, history.start_ns, f"{worst.what} of frame {frame}")
     if answer is None or worst.time_ns is None or not len(commands):
-        return sentence_of(worst, history.start_ns)
+        return told(history, worst)
     what = (
         f"The target went on with {statuses.in_words(commands)} {wording.time(worst.time_ns - answer['response_ns'])} "
         f"after it had answered the {answer['function_text']} that ended {'it' if len(commands) == 1 else 'them'}"

@@ -218,7 +218,7 @@ def _lost(history: History) -> Observation | None:
     rejects = [reject] if reject else []
     if cause:
         rejected = [f"The target rejected that PDU ({each['reason_text']})." for each in rejects]
-        parts = [breaches.sentence_of(cause, history.start_ns), *rejected, *parts]
+        parts = [breaches.told(history, cause), *rejected, *parts]
     parts += filter(None, (_with_others(history, worst), _same_wait(found), _last_pdu(history, worst)))
     in_vain_words = list(worst.rebuilding.sentences())
     # what a headline leaves out comes last: of a session that is back what failed until then

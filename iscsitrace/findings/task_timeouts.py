@@ -227,7 +227,7 @@ def _timeouts(history: History) -> Observation | None:
     # what a headline leaves out comes last
     rest = [_asked(history, worst), *_ending(history, worst)]
     if cause:
-        facts = [breaches.sentence_of(cause, history.start_ns), f"{capital(text)}.", *rest]
+        facts = [breaches.told(history, cause), f"{capital(text)}.", *rest]
         side = f"the {cause.side}"
     else:
         alive, side = _alive(history, worst, luns)

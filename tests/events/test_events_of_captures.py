@@ -178,7 +178,7 @@ def test_both_offers_of_a_key_that_does_not_agree() -> None:
 def test_a_command_that_hangs_is_aborted() -> None:
     assert told("14_tmf_abort_storage-hang.pcapng.gz", "no_status", "task_management") == [
         "READ had no status until it was aborted",
-        "ABORT TASK of READ after 7.2 s: function complete",
+        "ABORT TASK of READ after 7.3 s: function complete",
     ]
 
 

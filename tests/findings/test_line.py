@@ -283,6 +283,26 @@ def test_losses_against_the_data_lead_before_a_full_line(to_target: bool, name: 
 
 
 @pytest.mark.parametrize(
+    ("cause", "packets", "lasted_ms", "name"),
+    [
+        # the ACK of the command took no longer than the queue
+        ("tail_probe", 1, 150, "line_saturated"),
+        ("tail_probe", 1, 151, "loss"),
+        ("tail_probe", 2, 150, "loss"),
+        ("fast", 1, 150, "loss"),
+    ],
+)
+def test_a_probe_that_a_round_trip_through_the_queue_answers_is_no_loss_against_the_data(
+    cause: str, packets: int, lasted_ms: int, name: str
+) -> None:
+    made = story(*LOSING, **LOADED | {"rtt_load_p95_ns": 150 * MS})
+    times = {"time_first_ns": 40 * MS, "time_last_ns": (40 + lasted_ms) * MS}
+    again = {"to_target": True, "retransmitted_packets": packets, "spurious_packets": 0}
+    made.add("recoveries", cause=cause, **times, **again)
+    assert made.opinion().headline.name == name
+
+
+@pytest.mark.parametrize(
     ("count", "standing_ns", "is_found"),
     [
         # half of 2 s, without what is not whole at both ends

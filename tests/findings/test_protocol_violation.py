@@ -217,6 +217,17 @@ def test_numbers_that_were_skipped_are_not_missing_from_the_capture() -> None:
     )
 
 
+@pytest.mark.parametrize(("tag", "is_told"), [(0x33, True), (0x34, False)])
+def test_a_tag_in_reverse_byte_order_names_the_command_that_waits(tag: int, is_told: bool) -> None:
+    told = working()
+    told.read(0, 0.2, None, initiator_task_tag=tag)
+    breach(told, "T2", "target", 0.21, seen=0x3300_0000)
+    finding = found(told.diagnosis())
+    assert finding
+    whose = "; in reverse its bytes are 0x00000033, the tag of 1 READ command without a status (rule T2, "
+    assert (whose in finding.text) == is_told
+
+
 # --- causes
 
 
