@@ -64,11 +64,12 @@ def _progress(capture: EventSource, story_of: Array) -> tuple[Array, Array, Arra
 
 def _frozen(capture: EventSource) -> list[outages.Outage]:
     """The stops of sessions whose target's numbers closed the command window."""
-    rows = {each["connection"]: each for each in capture.connections.rows(("connection", "session", "time_last_ns"))}
-    broken = violated(capture.table("violations"), {number: each["session"] for number, each in rows.items()})
+    rows = list(capture.connections.rows(("connection", "session", "time_last_ns")))
+    last_ns = {row["connection"]: row["time_last_ns"] for row in rows if row["session"] is not None}
+    broken = violated(capture.table("violations"), {row["connection"]: row["session"] for row in rows})
     cycles = capture.table("cycles")
-    found = (outages.frozen(each, cycles, rows[each.connection]["time_last_ns"]) for each in broken)
-    return [each for each in found if each and each.sessions]
+    found = (outages.frozen(each, cycles, last_ns[each.connection]) for each in broken if each.connection in last_ns)
+    return [each for each in found if each]
 
 
 def _outages(capture: EventSource) -> Batch:
