@@ -19,6 +19,7 @@ from iscsitrace.findings.session_loss import SessionLoss, losses
 from iscsitrace.measure.violations import DATA_LOSS, NEVER_SENT, Violated, by_rule, violated
 from iscsitrace.relate.outages import Outage, frozen
 from iscsitrace.tables.nulls import known
+from iscsitrace.tables.numbers import serial_distances
 from iscsitrace.wording import amounts as wording
 
 STOPS: Final = ("S1", "S4", "S8")
@@ -27,8 +28,6 @@ _UNNAMED: Final = ("S2", "S3", "T2", "M4")
 """Rules whose violation leaves a command without an answer that it may not name."""
 WINDOW: Final = ("S8", "S7", "S6")
 """Rules whose violation closes the command window."""
-_SERIAL: Final = 1 << 32
-"""Serial numbers: the half of them that follows a number is above it (RFC 1982)."""
 _AWAITED: Final = ("M1", "M2", "M5", "M6")
 """Rules whose violation makes the peer wait for what does not come, and then close the connection."""
 _AWAITED_NS: Final = 60_000_000_000
@@ -168,17 +167,22 @@ def _violations(history: History) -> Observation | None:
     window = WINDOW if stop else ()
     own = (each for each in every[1:] if (each.side, each.connection) == (worst.side, worst.connection))
     numbers = [each for each in own if each.rule.name in window]
-    sentences = [_sentence(history, worst, answer), *_followed(history, worst, loss, stop)]
+    limit = _limit_frame(history, worst)
+    sentences = [_sentence(history, worst, answer, limit), *_followed(history, worst, loss, stop)]
     sentences += [_of_numbers(history, each) for each in numbers]
     worst_of: dict[str, Violated] = {}
     for each in every:
         worst_of.setdefault(each.side, each)
     sentences += [text for side in worst_of if (text := _others(side, every, (worst, *numbers)))]
     start_ns = worst.time_ns or history.start_ns
-    before = (answer or {}).get("response_frame") or _limit_frame(history, worst)
+    before = answer["response_frame"] if answer else limit
     return Observation(
         " ".join(sentences),
-        (*([before] if before else []), *worst.frames, *(each.frames[0] for each in numbers if each.frames)),
+        (
+            *([before] if before is not None else []),
+            *worst.frames,
+            *(each.frames[0] for each in numbers if each.frames),
+        ),
         float(stop.length_ns) if stop else None,
         severity="error" if is_failure else "warning",
         rank="failure" if is_failure else "slowness",
@@ -220,10 +224,10 @@ def _answer_before(history: History, worst: Violated) -> dict[str, Any] | None:
     return max(rows.rows(), key=lambda row: row["response_ns"], default=None)
 
 
-def _sentence(history: History, worst: Violated, answer: dict[str, Any] | None) -> str:
+def _sentence(history: History, worst: Violated, answer: dict[str, Any] | None, limit: int | None) -> str:
     commands = history.cycles.select(np.isin(history.cycles.raw("cycle"), worst.cycles))
-    if frame := _limit_frame(history, worst):
-        return sentence_of(worst, history.start_ns, f"{worst.what} of frame {frame}")
+    if limit:
+        return sentence_of(worst, history.start_ns, f"{worst.what} of frame {limit}")
     if answer is None or worst.time_ns is None or not len(commands):
         return told(history, worst)
     what = (
@@ -275,8 +279,8 @@ def _in_vain(history: History, worst: Violated) -> str:
     cycles = history.cycles
     is_later = (cycles.raw("connection") == worst.connection) & known(cycles, "max_cmd_sn") & known(cycles, "status_ns")
     is_later &= cycles.raw("status_ns") > worst.time_ns
-    allowed = cycles.raw("max_cmd_sn")[is_later].astype(np.int64)
-    in_vain = ((allowed - worst.seen) % _SERIAL < _SERIAL // 2) & ((allowed - worst.expected) % _SERIAL >= _SERIAL // 2)
+    allowed = cycles.raw("max_cmd_sn")[is_later]
+    in_vain = (serial_distances(allowed, worst.seen) >= 0) & (serial_distances(allowed, worst.expected) < 0)
     if not in_vain.any():
         return ""
     return (

@@ -19,7 +19,7 @@ from iscsitrace.measure.facts import Facts, commands, rtt_ns
 from iscsitrace.measure.session import frames_in
 from iscsitrace.measure.workload import MIN_TASKS
 from iscsitrace.tables.nulls import known
-from iscsitrace.tables.numbers import first_rows
+from iscsitrace.tables.numbers import first_rows, serial_distances
 from iscsitrace.tables.table import Table
 from iscsitrace.wording import amounts as wording
 
@@ -45,7 +45,7 @@ def _may_close(facts: Facts, rtts_ns: Array) -> Array:
     numbers, has_window = cycles.raw("cmd_sn")[rows].astype(np.int64), _has_window(cycles)[rows]
     first, window, least = (np.zeros(len(facts), dtype=np.int64) for _ in range(3))
     first[place[starts]] = numbers[starts]
-    number, allowed = (_after(each, first[place]) for each in (numbers, cycles.raw("max_cmd_sn")[rows]))
+    number, allowed = (serial_distances(each, first[place]) for each in (numbers, cycles.raw("max_cmd_sn")[rows]))
     ahead = np.where(has_window, allowed, 1 << 32)
     least[place[starts]] = np.minimum.reduceat(ahead, starts) if len(starts) else []
     window[place[starts]] = np.minimum.reduceat(ahead - number, starts) if len(starts) else []
@@ -92,9 +92,9 @@ def _window(cycles: Table, places: Array, rtts_ns: Array) -> _Window:
     # where the rows of each session begin
     sends, reads = (np.searchsorted(each, np.arange(len(rtts_ns))) for each in (place, places[statuses]))
     firsts = np.concatenate([numbers, [0]])[sends]
-    number = _after(numbers, firsts[place])
+    number = serial_distances(numbers, firsts[place])
     asked = _highest(place, number)
-    allowed = _highest(places[statuses], _after(cycles.raw("max_cmd_sn")[statuses], firsts[places[statuses]]))
+    allowed = _highest(places[statuses], serial_distances(cycles.raw("max_cmd_sn")[statuses], firsts[places[statuses]]))
     # what the initiator had sent and knew shortly before each command; at the tap its answer is an RTT later
     before = sent_at - PROMPT_NS
     read = by_subject.search(places[statuses], answered_at, place, before - rtts_ns[place], "right")
@@ -142,12 +142,6 @@ def _closed(case: Case) -> Observation:
             *frames_in(cycles, found.commands[shown], "command_frame"),
         ],
     )
-
-
-def _after(numbers: Array, first: Array | int) -> Array:
-    """Serial numbers as distances from one of them, negative before it (RFC 1982)."""
-    distance = (numbers.astype(np.int64) - first) & 0xFFFF_FFFF
-    return np.where(distance >= 1 << 31, distance - (1 << 32), distance)
 
 
 COMMAND_WINDOW_CLOSED: Final = Problem(

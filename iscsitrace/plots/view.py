@@ -134,13 +134,12 @@ def of_tasks(
         end_ns = max(end_ns, int(in_flight_until_ns[keep].max()))
     start_ns, end_ns = _times(cycles, zoom, start_ns, end_ns, in_flight_until_ns)
     left_out_ns = 0, 0
-    if not zoom.has_times and zoom.cycles is None:
+    if not zoom.has_times:
         # a login, or a logout, is no matter
-        first_ns, last_ns = min(row["time_first_ns"] for row in rows), max(row["time_last_ns"] for row in rows)
-        before_ns, after_ns = (
-            each if each > end_ns - start_ns else 0 for each in (start_ns - first_ns, last_ns - end_ns)
-        )
-        left_out_ns = before_ns, after_ns
+        before_ns = start_ns - min(row["time_first_ns"] for row in rows)
+        after_ns = max(row["time_last_ns"] for row in rows) - end_ns
+        least_ns = end_ns - start_ns
+        left_out_ns = before_ns if before_ns > least_ns else 0, after_ns if after_ns > least_ns else 0
     return View(origin_ns, start_ns, end_ns, numbers, zoom.session, _direction(rows, zoom), zoom.cycles, left_out_ns)
 
 

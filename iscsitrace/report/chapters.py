@@ -54,8 +54,8 @@ def _facts_of(trace: TraceTables, subject: Subject, failure: Finding) -> Iterato
         )
     if failure.cost_ns is not None:
         # a stop without I/O lies outside of the I/O time
-        known_share = failure.share if failure.share is not None and failure.share < 1 else None
-        share = "" if known_share is None else f"{wording.percent(known_share)} of the I/O time"
+        part = 1.0 if failure.share is None else failure.share
+        share = f"{wording.percent(part)} of the I/O time" if part < 1 else ""
         yield Fact("Time lost", wording.time(failure.cost_ns), share)
     yield Fact("Affected", _numbers("session", subject.sessions) or subject.label, _numbers("LUN", failure.luns))
     waiting = in_flight(trace, subject.sessions, failure.spans)
@@ -152,8 +152,8 @@ def first_findings(subject: Subject, told: Findings) -> tuple[FoundProblem, ...]
 
 def told(subject: Subject, remedies: Remedies) -> Findings:
     """Its findings; ``remedies`` are those that the report has said before."""
-    has_other = broke(subject.findings) is not None or subject.headline.kind == "healthy"
-    return remedies.told(subject.findings, subject.label, subject.sessions, is_only_told=has_other)
+    is_only_told = broke(subject.findings) is not None or subject.headline.kind == "healthy"
+    return remedies.told(subject.findings, subject.label, subject.sessions, is_only_told=is_only_told)
 
 
 def findings(lead: Subject, first: Findings, rest: Iterable[Subject], remedies: Remedies) -> Section:

@@ -199,3 +199,9 @@ class NumberedRows(Rows):
 
     def __getitem__(self, number: int) -> dict[str, Any]:
         return super().__getitem__(self._places[number])
+
+
+def serial_distances(numbers: Array, first: Array | int) -> Array:
+    """Serial numbers as distances from one of them, negative before it (RFC 1982), int64."""
+    distance = (numbers.astype(np.int64) - first) & 0xFFFF_FFFF
+    return np.where(distance >= 1 << 31, distance - (1 << 32), distance)

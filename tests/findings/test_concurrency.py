@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from iscsitrace.errors import InputInvalid
-from iscsitrace.findings.command_window import _after
 from iscsitrace.findings.concurrency import hiding_queue_depths, more_connections, next_queue_depth
+from iscsitrace.tables.numbers import serial_distances
 
 
 def basis(
@@ -98,5 +98,5 @@ def test_connections_are_multiples_of_the_measured_ones() -> None:
 def test_serial_numbers_begin_anew_after_the_largest() -> None:
     """RFC 1982: half of all numbers come after one, half before."""
     numbers = np.array([10, 9, 11, 10 + 2**31 - 1, 10 + 2**31, 2**32 - 1], dtype=np.uint32)
-    assert _after(numbers, 10).tolist() == [0, -1, 1, 2**31 - 1, -(2**31), -11]
-    assert _after(np.array([2, 2**32 - 2], dtype=np.uint32), 2**32 - 1).tolist() == [3, -1]
+    assert serial_distances(numbers, 10).tolist() == [0, -1, 1, 2**31 - 1, -(2**31), -11]
+    assert serial_distances(np.array([2, 2**32 - 2], dtype=np.uint32), 2**32 - 1).tolist() == [3, -1]
